@@ -65,37 +65,37 @@ func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
 	if at.IsZero() {
 		at = r.clock.Now().Time()
 	}
+	r.sample(entry, at, events)
 	for i := range events {
 		e := &events[i]
 		kind := kindOf(e.Type)
 		if kind == 0 {
 			continue
 		}
-		r.sample(kind, at, e.Token, entry.Order)
 		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, session: e.Session, holder: e.Holder, user: e.User,
 			slot: int32(e.Slot), kind: kind, mode: e.Mode}
 		for _, name := range e.Resources {
-			r.events.add(name, recorded, at, false)
+			r.events.add(name, &recorded, at, false)
 		}
 	}
 }
 
-// sample notes the time of a token or of an order.
-func (r *Recorder) sample(kind Kind, at time.Time, token fencing.Token, order uint64) {
-	if kind != Granted && kind != Waiting {
-		return
-	}
+// sample notes the times of tokens and of orders.
+func (r *Recorder) sample(entry raftstore.Entry, at time.Time, events []machine.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at.Before(r.since) { // replayed from the log
 		r.since = at.UTC()
 	}
-	if kind == Waiting {
-		r.orders.add(at, order)
-		return
+	for i := range events {
+		switch e := &events[i]; e.Type {
+		case machine.EventQueued:
+			r.orders.add(at, entry.Order)
+		case machine.EventGranted:
+			r.tokens.add(at, uint64(e.Token))
+			r.grants.add(at)
+		}
 	}
-	r.tokens.add(at, uint64(token))
-	r.grants.add(at)
 }
 
 // Restored forgets the events of all locks: those before the snapshot may belong to another
@@ -118,7 +118,7 @@ func (r *Recorder) Restored(m *machine.Machine) {
 	for name, events := range ended {
 		for _, e := range events {
 			e.kind, e.at = Ended, now.UnixNano()
-			r.events.add(name, e, now, false)
+			r.events.add(name, &e, now, false)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (r *Recorder) Add(name fencing.Resource, kind Kind, party *engine.Party, at
 	if at.IsZero() {
 		at = r.clock.Now().Time()
 	}
-	r.events.add(name, event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session, holder: party.Holder,
+	r.events.add(name, &event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session, holder: party.Holder,
 		user: party.User, slot: int32(party.Slot), kind: kind, mode: engine.Efficiency}, at, true)
 }
 
@@ -192,7 +192,7 @@ func (r *Recorder) Usage() map[fencing.Resource]Usage {
 		}
 	})
 	r.refusals.each(func(known *record) {
-		usage[known.name] = Usage{usage[known.name].GrantsPerSecond, known.refused}
+		usage[known.name] = Usage{usage[known.name].GrantsPerSecond, known.refused.count}
 	})
 	return usage
 }

@@ -20,13 +20,13 @@ const (
 	// maxBytes bounds the memory of the events of all locks, as accounted by their costs, and
 	// maxRefusalBytes that of the refusals. Any caller may report refusals for many locks:
 	// they displace other refusals, and no events.
-	maxBytes, maxRefusalBytes = 32 << 20, 4 << 20
+	maxBytes, maxRefusalBytes = 16 << 20, 4 << 20
 	// shards is the number of parts with a lock each, so that a reader of all locks never
 	// holds up the Raft machine for long.
 	shards = 64
 	// lockCost is the memory of a lock without its name and its events: the record and its
 	// place in the map.
-	lockCost = 400
+	lockCost = 300
 	// sameTime is how far the times of two reports of one event may differ.
 	sameTime = 2 * time.Second
 )
@@ -93,13 +93,18 @@ type Refusal struct {
 
 // record is what is known about one lock: its events or its refusals.
 type record struct {
-	name     fencing.Resource
-	events   []event   // oldest first
-	refusals []Refusal // oldest first
-	refused  int64     // all refusals
-	grants   rate      // in correctness mode
-	dropped  bool      // older events were dropped
-	first    [2]event  // storage for the events of a lock that is used once
+	name    fencing.Resource
+	events  []event  // oldest first
+	refused *refused // nil in a record of events
+	grants  rate     // in correctness mode
+	dropped bool     // older events were dropped
+	first   [1]event // storage for the event of a lock that is held for long
+}
+
+// refused has the refusals of one lock.
+type refused struct {
+	list  []Refusal // oldest first
+	count int64     // of all refusals
 }
 
 // shard has the records of some locks. When the current generation is full, it replaces
@@ -156,12 +161,16 @@ const eventSize, refusalSize = int(unsafe.Sizeof(event{})), int(unsafe.Sizeof(Re
 
 // cost returns the memory of a record.
 func (r *record) cost() int {
-	bytes := lockCost + len(r.name) + cap(r.events)*eventSize + cap(r.refusals)*refusalSize
+	bytes := lockCost + len(r.name) + cap(r.events)*eventSize
 	for i := range r.events {
 		bytes += r.events[i].texts()
 	}
-	for i := range r.refusals {
-		bytes += r.refusals[i].texts()
+	if r.refused == nil {
+		return bytes
+	}
+	bytes += cap(r.refused.list) * refusalSize
+	for i := range r.refused.list {
+		bytes += r.refused.list[i].texts()
 	}
 	return bytes
 }
@@ -174,24 +183,25 @@ func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate)
 
 // add adds an event. It copies the texts, which may be part of a log entry, unless an
 // earlier event has them.
-func (t *timeline) add(name fencing.Resource, e event, at time.Time, onlyNew bool) {
+func (t *timeline) add(name fencing.Resource, e *event, at time.Time, onlyNew bool) {
 	s := t.shard(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.record(name)
 	if onlyNew {
-		r.complete(&e)
-		if r.knows(&e) {
+		r.complete(e)
+		if r.knows(e) {
 			return
 		}
 	}
 	if e.kind == Granted && e.mode == engine.Correctness {
 		r.grants.add(at)
 	}
-	if n := len(r.events); n > 0 && r.events[n-1].holder == e.holder && r.events[n-1].user == e.user {
-		e.holder, e.user = r.events[n-1].holder, r.events[n-1].user
+	holder, user := e.holder, e.user
+	if n := len(r.events); n > 0 && r.events[n-1].holder == holder && r.events[n-1].user == user {
+		holder, user = r.events[n-1].holder, r.events[n-1].user
 	} else {
-		e.holder, e.user = strings.Clone(e.holder), strings.Clone(e.user)
+		holder, user = strings.Clone(holder), strings.Clone(user)
 	}
 	if len(r.events) == maxEvents {
 		const dropped = maxEvents / 4 // at once, so that the rest is rarely moved
@@ -201,8 +211,10 @@ func (t *timeline) add(name fencing.Resource, e event, at time.Time, onlyNew boo
 		r.events, r.dropped = slices.Delete(r.events, 0, dropped), true
 	}
 	before := cap(r.events)
-	r.events = append(r.events, e)
-	s.bytes += e.texts()
+	r.events = append(r.events, *e)
+	added := &r.events[len(r.events)-1]
+	added.holder, added.user = holder, user
+	s.bytes += added.texts()
 	if grown := cap(r.events) - before; grown > 0 {
 		s.bytes += grown * eventSize
 		r.first = [len(r.first)]event{} // the events have moved
@@ -234,14 +246,18 @@ func (t *timeline) refuse(name fencing.Resource, refusal Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.record(name)
-	r.refused++
-	if len(r.refusals) == maxRefusals {
-		s.bytes -= r.refusals[0].texts()
-		r.refusals, r.dropped = slices.Delete(r.refusals, 0, 1), true
+	if r.refused == nil {
+		r.refused = &refused{}
 	}
-	before := cap(r.refusals)
-	r.refusals = append(r.refusals, refusal)
-	s.bytes += refusal.texts() + (cap(r.refusals)-before)*refusalSize
+	known := r.refused
+	known.count++
+	if len(known.list) == maxRefusals {
+		s.bytes -= known.list[0].texts()
+		known.list, r.dropped = slices.Delete(known.list, 0, 1), true
+	}
+	before := cap(known.list)
+	known.list = append(known.list, refusal)
+	s.bytes += refusal.texts() + (cap(known.list)-before)*refusalSize
 }
 
 // of returns copies of the events or the refusals of a lock, oldest first.
@@ -256,7 +272,10 @@ func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal
 	if r == nil {
 		return nil, nil, s.dropped
 	}
-	return append(events, r.events...), append(refusals, r.refusals...), r.dropped
+	if r.refused != nil {
+		refusals = slices.Clone(r.refused.list)
+	}
+	return slices.Clone(r.events), refusals, r.dropped
 }
 
 // each calls f for each record, in no order. f must return at once.

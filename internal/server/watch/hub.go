@@ -3,6 +3,7 @@ package watch
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/history"
@@ -22,16 +23,18 @@ const (
 )
 
 // Hub distributes the events of the Raft machine to watches, and remembers why
-// leases ended. It must be the Observer of the node that its Watcher reads. Every
-// replica applies the same log, so that a new leader knows the earlier reasons.
+// leases ended. It must be the Observer of the node that its Watcher reads.
 type Hub struct {
 	// Recorder remembers the events. It should also be the Times of the node.
 	Recorder *history.Recorder
 
+	watched atomic.Int64 // the number of subscriptions
+
 	mu            sync.Mutex
 	subscriptions map[*subscription]bool
-	// The reasons of recent leases in correctness mode. When reasons is full, it
-	// replaces olderReasons. The Redis nodes remember those in efficiency mode.
+	// The reasons of recent leases in correctness mode that ended while there was a
+	// subscription. When reasons is full, it replaces olderReasons. The Redis nodes
+	// remember those in efficiency mode.
 	reasons, olderReasons map[attempt]string
 	expired               func(*machine.Event) // may be nil
 }
@@ -59,19 +62,28 @@ type subscription struct {
 	all     bool
 }
 
-// Applied records reasons and wakes subscribers.
+// Applied records events, and wakes subscribers.
 func (h *Hub) Applied(entry raftstore.Entry, events []machine.Event) {
 	h.Recorder.Applied(entry, events)
 	for i := range events {
-		e := &events[i]
-		if e.Type == machine.EventExpired {
-			h.notifyExpired(e)
+		if events[i].Type == machine.EventExpired {
+			h.notifyExpired(&events[i])
 		}
+	}
+	// A subscriber looks at the locks after it has subscribed, so it sees what was applied
+	// before.
+	if h.watched.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range events {
+		e := &events[i]
 		switch e.Type {
 		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
 			h.addReason(attempt{e.Session, e.Nonce}, e.Type.String())
 		}
-		h.publish(e.Resources...)
+		h.publish(e.Resources)
 	}
 }
 
@@ -92,9 +104,8 @@ func (h *Hub) notifyExpired(e *machine.Event) {
 	}
 }
 
+// addReason records why a lease ended. The caller holds mu.
 func (h *Hub) addReason(key attempt, reason string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if len(h.reasons) == maxReasons {
 		h.olderReasons, h.reasons = h.reasons, map[attempt]string{}
 	}
@@ -126,10 +137,8 @@ func (h *Hub) Restored(m *machine.Machine) {
 	}
 }
 
-// publish marks locks as changed.
-func (h *Hub) publish(names ...fencing.Resource) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// publish marks locks as changed. The caller holds mu.
+func (h *Hub) publish(names []fencing.Resource) {
 	for s := range h.subscriptions {
 		for _, name := range names {
 			if s.all || !s.match(name) {
@@ -151,6 +160,7 @@ func (h *Hub) subscribe(match func(fencing.Resource) bool) *subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscriptions[s] = true
+	h.watched.Add(1)
 	return s
 }
 
@@ -177,4 +187,5 @@ func (s *subscription) cancel() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	delete(s.hub.subscriptions, s)
+	s.hub.watched.Add(-1)
 }
