@@ -76,5 +76,5 @@ var commandGroups = []commandGroup{
 	{"service", "Service:", []func() *cobra.Command{newDev, newServe, newHealth}},
 	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newSign, newRenew, newRelease, newInspect, newList, newTop, newWatch, newBreak}},
 	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCerts, newKeys, newCluster, newSnapshot, newRedis}},
-	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newVersion}},
+	{"tools", "Tools:", []func() *cobra.Command{newGate, newBench, newDemo, newVersion}},
 }
