@@ -82,14 +82,15 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 // acquireEfficiency requests a grant from the Redis nodes.
 func (s *session) acquireEfficiency(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	s.leaveCorrectness(request.Nonce)
-	waiting := ctx
+	bounded := ctx
 	if request.Wait {
-		rerouted, done := s.router.addWaiting(ctx, &request)
+		waiting := request // on the heap only in this case
+		rerouted, done := s.router.addWaiting(ctx, &waiting)
 		defer done()
-		waiting = rerouted
+		bounded = rerouted
 	}
-	grant, err := s.efficiency.Acquire(waiting, request)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errRerouted) {
+	grant, err := s.efficiency.Acquire(bounded, request)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), errRerouted) {
 		return engine.Grant{}, errRerouted
 	}
 	return grant, err

@@ -13,23 +13,28 @@ import (
 // acquisition is one call of Acquire or TryAcquire.
 type acquisition struct {
 	client   *Client
-	settings *acquireSettings
+	settings acquireSettings
 	began    engine.Instant
 	values   context.Context // of the hook Start; for the lease's context and the hooks
+	call     call
 
 	keepAlive *keepAlive   // of the session in use, nil before the first attempt
 	nonce     engine.Nonce // the attempt whose outcome is open, else 0
+	asked     bool         // the service was asked before
+	granted   engine.Instant
 	queued    atomic.Bool
 }
 
 // wait acquires the lease. It gives up when ctx ends, the wait limit passes or the
 // client is closed.
 func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(a.client.ctx, func() { cancel(ErrClosed) })()
+	ctx, err := a.client.enter(ctx, &a.call)
+	if err != nil {
+		return nil, err
+	}
+	defer a.client.leave(&a.call)
 	if d := a.settings.waitLimit; d > 0 {
-		limit := time.AfterFunc(d, func() { cancel(waitLimit(d)) })
+		limit := time.AfterFunc(d, func() { a.call.cancel(waitLimit(d)) })
 		defer limit.Stop()
 	}
 	l, err := a.run(ctx)
@@ -47,16 +52,16 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	}
 	var record *holderRecord
 	if a.settings.reentrant {
-		if record, err = a.client.holders.begin(ctx, a.settings); err != nil {
+		if record, err = a.client.holders.begin(ctx, &a.settings); err != nil {
 			return nil, err
 		}
 		defer a.client.holders.end(record)
-		if l, err := a.client.holders.reenter(a.values, record, a.settings); l != nil || err != nil {
+		if l, err := a.client.holders.reenter(a.values, record, &a.settings); l != nil || err != nil {
 			return l, err
 		}
 	}
 	defer a.leave()
-	err = a.client.retry(ctx, a.again, func() error {
+	err = a.client.retry(ctx, a.began, a.again, func() error {
 		l, err = a.askOnce(ctx, record)
 		return err
 	})
@@ -91,14 +96,17 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 	if a.nonce == 0 {
 		a.nonce = k.newNonce()
 	}
-	a.queued.Store(false)
 	request := a.settings.request
 	request.Nonce = a.nonce
-	request.Queued = func() {
-		a.queued.Store(true)
-		emit(a.client.hooks.Waiting, a.values, a.event(nil))
+	if a.settings.fixed || a.client.hooks.Waiting != nil {
+		a.queued.Store(false)
+		request.Queued = a.reportQueued
 	}
-	before := a.client.clock.Now()
+	before := a.began
+	if a.asked || a.settings.reentrant { // it has waited since then
+		before = a.client.clock.Now()
+	}
+	a.asked = true
 	grant, err := k.session.Acquire(ctx, request)
 	if err != nil {
 		switch {
@@ -111,13 +119,15 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 		}
 		return nil, err
 	}
+	request.Queued = nil
 	g := &heldGrant{keepAlive: k, nonce: a.nonce, request: request, named: a.settings.named, grant: grant, sent: grant.Sent, record: record}
 	if g.sent.IsZero() {
 		g.sent = before
 	}
 	a.nonce = 0
 	a.client.holders.add(g)
-	l, err := k.accept(a.values, g)
+	a.granted = a.client.clock.Now()
+	l, err := k.accept(a.values, g, a.granted)
 	if err != nil {
 		a.client.holders.remove(g)
 		return nil, err
@@ -128,13 +138,23 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 	return l, nil
 }
 
+// reportQueued is the callback for an attempt that was queued.
+func (a *acquisition) reportQueued() {
+	a.queued.Store(true)
+	emit(a.client.hooks.Waiting, a.values, a.event(nil))
+}
+
 // leave ends the open attempt, if any, and the use of the session.
 func (a *acquisition) leave() {
 	if a.keepAlive == nil {
 		return
 	}
 	a.endAttempt(nil)
-	a.client.leaveKeepAlive(a.keepAlive)
+	now := a.granted
+	if now.IsZero() || a.settings.fixed { // a renewal may have followed the grant
+		now = a.client.clock.Now()
+	}
+	a.client.leaveKeepAlive(a.keepAlive, now)
 	a.keepAlive = nil
 }
 

@@ -31,6 +31,7 @@ type Client struct {
 	closed     bool
 	closeErr   error          // why sessions could not be closed at the service
 	work       sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
+	calls      map[*call]bool
 	keepAlives map[timing]*keepAlive
 }
 
@@ -43,6 +44,7 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 	}
 	host, _ := os.Hostname() // without it the name is the process id alone
 	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepAlives: map[timing]*keepAlive{}}
+	c.calls = map[*call]bool{}
 	c.source, _ = backend.(engine.TopologySource)
 	for _, option := range options {
 		if err := option(c); err != nil {
@@ -144,6 +146,9 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closed = true
 	onClose := c.onClose
 	c.onClose = nil
+	for call := range c.calls {
+		call.cancel(ErrClosed)
+	}
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
 	err := c.awaitSessions(ctx)
@@ -183,18 +188,14 @@ func (c *Client) sessionNotClosed(err error) {
 // acquire implements Acquire and TryAcquire. It also returns the context of the hook
 // Start, for work under the lease.
 func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, context.Context, error) {
-	s, err := c.newSettings(resource, try, options)
+	a := &acquisition{client: c}
+	err := a.settings.set(c, resource, try, options)
 	if c.hooks.Start != nil {
-		ctx = c.hooks.Start(ctx, s.request.Resources)
+		ctx = c.hooks.Start(ctx, a.settings.request.Resources)
 	}
-	a := &acquisition{client: c, settings: s, began: c.clock.Now(), values: ctx}
+	a.began, a.values = c.clock.Now(), ctx
 	var l *Lease
-	switch {
-	case err != nil:
-	case !c.enter():
-		err = ErrClosed
-	default:
-		defer c.work.Done()
+	if err == nil {
 		l, err = a.wait(ctx)
 	}
 	if err != nil {
@@ -208,15 +209,33 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 	return l, ctx, nil
 }
 
-// enter counts a call. It returns false if the client is closed.
-func (c *Client) enter() bool {
+// call is a call in progress.
+type call struct {
+	cancel context.CancelCauseFunc // ends its context
+}
+
+// enter adds a call, and returns a context for it, which ends with ctx or with Close. The
+// caller calls leave unless there is an error.
+func (c *Client) enter(ctx context.Context, call *call) (context.Context, error) {
+	ctx, call.cancel = context.WithCancelCause(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return false
+		call.cancel(ErrClosed)
+		return nil, ErrClosed
 	}
+	c.calls[call] = true
 	c.work.Add(1)
-	return true
+	return ctx, nil
+}
+
+// leave removes a call and ends its context.
+func (c *Client) leave(call *call) {
+	c.mu.Lock()
+	delete(c.calls, call)
+	c.mu.Unlock()
+	call.cancel(nil)
+	c.work.Done()
 }
 
 // joinKeepAlive returns the keep-alive for these timings, with one more user. The
@@ -239,10 +258,10 @@ func (c *Client) joinKeepAlive(t timing, fixed bool) *keepAlive {
 }
 
 // leaveKeepAlive removes a user from k.
-func (c *Client) leaveKeepAlive(k *keepAlive) {
+func (c *Client) leaveKeepAlive(k *keepAlive, now engine.Instant) {
 	k.mu.Lock()
 	k.users--
-	k.lastUsed = c.clock.Now()
+	k.lastUsed = now
 	k.mu.Unlock()
 	if k.fixed {
 		k.wakeUp() // it has no other user

@@ -60,17 +60,16 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed
 	if err := resource.Validate(); err != nil {
 		return err
 	}
-	if !c.enter() {
-		return ErrClosed
+	var call call
+	ctx, err := c.enter(ctx, &call)
+	if err != nil {
+		return err
 	}
-	defer c.work.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	defer c.leave(&call)
 
 	var last Leader
 	first := true
-	err := c.retry(ctx, func(err error, _ time.Duration) bool { return !final(err) }, func() error {
+	err = c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return !final(err) }, func() error {
 		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader
 			if len(s.Holders) > 0 {

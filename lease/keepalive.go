@@ -41,6 +41,7 @@ type keepAlive struct {
 	session     engine.Session // nil until opened
 	lastNonce   engine.Nonce
 	users       int                    // acquisitions that use the session
+	releasing   int                    // calls of Lease.Release that wait for the service
 	attempts    map[engine.Nonce]error // open attempts; the error is a loss that overtook the grant
 	grants      map[engine.Nonce]*heldGrant
 	uncovered   map[engine.Nonce]*heldGrant // the grants that no keep-alive covers yet
@@ -51,6 +52,7 @@ type keepAlive struct {
 	round       uint64                      // number of keep-alives sent
 	lastUsed    engine.Instant              // when there was last a grant or a user
 	over        error                       // why the session ended, nil while it lives
+	releaseTime context.Context             // ends the calls of Lease.Release that begin now; nil if the next one makes it
 }
 
 func newKeepAlive(c *Client, t timing, fixed bool) *keepAlive {
@@ -64,16 +66,16 @@ func newKeepAlive(c *Client, t timing, fixed bool) *keepAlive {
 // open opens the session if it is not open. Concurrent callers wait for the one
 // that opens it, and try themselves if it fails.
 func (k *keepAlive) open(ctx context.Context) error {
+	if k.isOpen() {
+		return nil
+	}
 	select {
 	case k.opening <- struct{}{}:
 		defer func() { <-k.opening }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	k.mu.Lock()
-	ready := k.session != nil
-	k.mu.Unlock()
-	if ready {
+	if k.isOpen() {
 		return nil
 	}
 	sent := k.client.clock.Now()
@@ -86,6 +88,12 @@ func (k *keepAlive) open(ctx context.Context) error {
 	k.mu.Unlock()
 	k.client.work.Go(k.run)
 	return nil
+}
+
+func (k *keepAlive) isOpen() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.session != nil
 }
 
 // newNonce begins an attempt. The caller ends it with endAttempt or accept.
@@ -109,8 +117,7 @@ func (k *keepAlive) endAttempt(nonce engine.Nonce, err error) {
 }
 
 // accept turns a grant into a lease, unless the grant has ended by now.
-func (k *keepAlive) accept(ctx context.Context, g *heldGrant) (*Lease, error) {
-	now := k.client.clock.Now()
+func (k *keepAlive) accept(ctx context.Context, g *heldGrant, now engine.Instant) (*Lease, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.round, g.since = k.round, now
@@ -136,7 +143,7 @@ func (k *keepAlive) accept(ctx context.Context, g *heldGrant) (*Lease, error) {
 	if now.Until(k.deadline(g)) < maxTimer {
 		k.wakeUp() // otherwise run wakes up early enough
 	}
-	return newLease(ctx, g), nil
+	return g.add(&g.first, ctx), nil
 }
 
 // deadline returns when g ends if it is not renewed. The caller holds mu.
@@ -154,10 +161,7 @@ func (k *keepAlive) check(l *Lease) error {
 	now := k.client.clock.Now()
 	k.mu.Lock()
 	ended := k.expire(now, l.grant)
-	err := l.grant.ended
-	if l.released {
-		err = engine.ErrReleased
-	}
+	err := l.cause()
 	k.mu.Unlock()
 	k.reportLost(now, ended)
 	return err
@@ -191,9 +195,12 @@ func (k *keepAlive) reportLost(now engine.Instant, lost []*heldGrant) {
 	for i, g := range lost {
 		leases[i] = g.cancelLeases()
 	}
+	if k.client.hooks.Lost == nil {
+		return
+	}
 	for i, g := range lost {
 		for _, l := range leases[i] {
-			emit(k.client.hooks.Lost, l.ctx, g.event(now, g.ended))
+			k.client.hooks.Lost(l.Context(), g.event(now, g.ended))
 		}
 	}
 }

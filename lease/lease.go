@@ -16,10 +16,12 @@ import (
 // by the time the caller acts on it. Pass Token with every write.
 type Lease struct {
 	grant  *heldGrant
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	values context.Context // of the context given to Acquire
 
-	released bool // guarded by the keepAlive's mu
+	// Guarded by the keepAlive's mu.
+	released bool
+	ctx      context.Context // nil until the caller asks for it
+	cancel   context.CancelCauseFunc
 }
 
 // heldGrant is a grant of the service. Its leases share it: one, or several of a
@@ -41,13 +43,27 @@ type heldGrant struct {
 	covered bool           // the deadline counts from the last answered keep-alive
 	ended   error          // why it ended, nil while it is held
 	leases  []*Lease
+	first   Lease     // most grants have one lease
+	room    [1]*Lease // for leases
 }
 
-func newLease(ctx context.Context, g *heldGrant) *Lease {
-	l := &Lease{grant: g}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+// add makes l a lease of the grant. The caller holds the keepAlive's mu.
+func (g *heldGrant) add(l *Lease, values context.Context) *Lease {
+	l.grant, l.values = g, values
+	if g.leases == nil {
+		g.leases = g.room[:0]
+	}
 	g.leases = append(g.leases, l)
 	return l
+}
+
+// cause returns why the lease has ended, nil if it has not. The caller holds the
+// keepAlive's mu.
+func (l *Lease) cause() error {
+	if l.released {
+		return engine.ErrReleased
+	}
+	return l.grant.ended
 }
 
 // cancelLeases ends the contexts of the leases of an ended grant, and returns the leases.
@@ -56,9 +72,15 @@ func (g *heldGrant) cancelLeases() []*Lease {
 	k.mu.Lock()
 	leases, cause := g.leases, g.ended
 	g.leases = nil
-	k.mu.Unlock()
+	var cancel []context.CancelCauseFunc // of the contexts that callers have asked for
 	for _, l := range leases {
-		l.cancel(cause)
+		if l.cancel != nil {
+			cancel = append(cancel, l.cancel)
+		}
+	}
+	k.mu.Unlock()
+	for _, f := range cancel {
+		f(cause)
 	}
 	k.client.holders.remove(g)
 	return leases
@@ -98,10 +120,21 @@ func (l *Lease) Holder() string { return l.grant.request.Holder }
 // deadline; context.Cause says which. It carries the values of the context given to
 // Acquire but not its cancellation. After the machine was suspended it may end up
 // to a second late; Err does not.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	k := l.grant.keepAlive
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(l.values))
+		if cause := l.cause(); cause != nil {
+			l.cancel(cause)
+		}
+	}
+	return l.ctx
+}
 
 // Done returns a channel that is closed when Context ends.
-func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
+func (l *Lease) Done() <-chan struct{} { return l.Context().Done() }
 
 // Err returns nil while the client does not know that the lease has ended. Then it
 // returns ErrReleased, ErrClosed, or an error that matches ErrLost. A nil does not

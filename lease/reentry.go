@@ -150,7 +150,7 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 		err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
 			engine.ErrInvalid, s.request.Holder)
 	default:
-		l = newLease(ctx, g)
+		l = g.add(&Lease{}, ctx)
 	}
 	k.mu.Unlock()
 	k.reportLost(now, expired)

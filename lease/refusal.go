@@ -21,13 +21,12 @@ func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 	if err := refusal.Resource.Validate(); err != nil {
 		return fmt.Errorf("report a refused write: %w", err)
 	}
-	if !c.enter() {
-		return ErrClosed
+	var call call
+	ctx, err := c.enter(ctx, &call)
+	if err != nil {
+		return err
 	}
-	defer c.work.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	defer c.leave(&call)
 
 	if refusal.Holder == "" {
 		refusal.Holder = c.name
@@ -36,7 +35,7 @@ func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 	again := func(err error, elapsed time.Duration) bool {
 		return matches(err, ErrUnavailable) && elapsed < failoverTime
 	}
-	err := c.retry(ctx, again, func() error { return reporter.ReportRefusal(ctx, refusal) })
+	err = c.retry(ctx, c.clock.Now(), again, func() error { return reporter.ReportRefusal(ctx, refusal) })
 	if err != nil {
 		return fmt.Errorf("report a refused write to %q: %w", string(refusal.Resource), err)
 	}

@@ -13,51 +13,87 @@ import (
 // releaseLease implements Lease.Release. The last lease of a grant releases it at
 // the service.
 func (k *keepAlive) releaseLease(ctx context.Context, l *Lease) error {
-	if err := k.check(l); err != nil {
-		return err
-	}
 	now := k.client.clock.Now()
 	g := l.grant
 	k.mu.Lock()
-	if l.released || g.ended != nil {
+	expired := k.expire(now, g)
+	if err := l.cause(); err != nil {
 		k.mu.Unlock()
-		return k.check(l)
+		k.reportLost(now, expired)
+		return err
 	}
 	l.released = true
 	g.leases = slices.DeleteFunc(g.leases, func(other *Lease) bool { return other == l })
-	last := len(g.leases) == 0
+	cancel, last := l.cancel, len(g.leases) == 0
 	if last {
 		k.end(g, engine.ErrReleased)
-		k.releases[g.nonce] = true // keeps the session until the service confirms
+		k.releasing++ // keeps the session until the service confirms
+		ctx = releaseContext{k.limitRelease(), ctx}
 	}
 	k.mu.Unlock()
 
-	l.cancel(engine.ErrReleased)
+	if cancel != nil {
+		cancel(engine.ErrReleased)
+	}
 	var err error
 	if last {
-		g.cancelLeases()
-		err = k.release(ctx, g.nonce)
-		k.mu.Lock()
-		delete(k.releases, g.nonce)
-		if err != nil {
-			k.releaseLater(g.nonce)
-		}
-		k.mu.Unlock()
-		if k.fixed {
-			k.wakeUp()
-		}
+		k.client.holders.remove(g)
+		err = k.release(ctx, g.nonce, now)
 	}
-	emit(k.client.hooks.Released, l.ctx, g.event(now, err))
+	if k.client.hooks.Released != nil {
+		k.client.hooks.Released(l.Context(), g.event(now, err))
+	}
 	return err
 }
 
-// release releases an attempt at the service, and retries for a few seconds. It
-// ignores the end of ctx: a caller often releases because its context ended.
-func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(maxRelease, k.timing.ttl))
-	defer cancel()
-	return k.client.retry(ctx, func(err error, _ time.Duration) bool { return !final(err) && !k.isOver() },
+// release releases an attempt at the service, and retries until ctx ends. The caller has
+// counted it as releasing.
+func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce, now engine.Instant) error {
+	err := k.client.retry(ctx, now, func(err error, _ time.Duration) bool { return !final(err) && !k.isOver() },
 		func() error { return k.releaseOnce(ctx, nonce) })
+	k.mu.Lock()
+	k.releasing--
+	if err != nil {
+		k.releaseLater(nonce)
+	}
+	k.mu.Unlock()
+	if k.fixed {
+		k.wakeUp()
+	}
+	return err
+}
+
+// limitRelease returns a context that bounds a release that begins now. Releases that begin
+// at about the same time share it, because a timer for each would cost more than the
+// release. The caller holds mu.
+func (k *keepAlive) limitRelease() context.Context {
+	if k.releaseTime == nil {
+		limit := min(maxRelease, k.timing.ttl)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		context.AfterFunc(ctx, cancel) // it ends by itself
+		time.AfterFunc(limit/8, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.releaseTime = nil
+		})
+		k.releaseTime = ctx
+	}
+	return k.releaseTime
+}
+
+// releaseContext is the context of a release. It has the values of the caller's context but
+// not its end: a caller often releases because its context ended.
+type releaseContext struct {
+	context.Context // bounds the release
+	values          context.Context
+}
+
+// Value returns a value of either context.
+func (c releaseContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
 }
 
 // releaseOnce releases an attempt by one call. A lost session counts as released.
@@ -91,7 +127,7 @@ func (k *keepAlive) startReleases() {
 // releaseUntilDone releases an attempt, and retries until the service confirms it or
 // the session ends.
 func (k *keepAlive) releaseUntilDone(nonce engine.Nonce) {
-	err := k.client.retry(k.client.ctx, func(error, time.Duration) bool { return !k.isOver() }, func() error {
+	err := k.client.retry(k.client.ctx, k.client.clock.Now(), func(error, time.Duration) bool { return !k.isOver() }, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
 		defer cancel()
 		return k.releaseOnce(ctx, nonce)
@@ -116,7 +152,7 @@ func (k *keepAlive) closeSession() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
 	defer cancel()
-	err := k.client.retry(ctx, func(err error, _ time.Duration) bool { return transient(err) }, func() error { return k.session.Close(ctx) })
+	err := k.client.retry(ctx, k.client.clock.Now(), func(err error, _ time.Duration) bool { return transient(err) }, func() error { return k.session.Close(ctx) })
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		k.client.sessionNotClosed(fmt.Errorf("session %s: %w", k.id, err))
 	}

@@ -258,20 +258,16 @@ func (c *hookedClock) Now() engine.Instant {
 	return c.Clock.Now()
 }
 
-// TestReleaseRacesWithItself runs a second Release between the check and the action of
-// the first one.
+// TestReleaseRacesWithItself runs a second Release after the first one has read the clock.
 func TestReleaseRacesWithItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &hookedClock{Clock: leasetest.NewClock()}
 		s := newSetup(t, lease.WithClock(clock))
 		l := s.acquire()
-		readings := 0
 		var inner error
 		second := func() {
-			if readings++; readings == 2 {
-				clock.at.Store(nil)
-				inner = l.Release(t.Context())
-			}
+			clock.at.Store(nil)
+			inner = l.Release(t.Context())
 		}
 		synctest.Wait() // no other goroutine reads the clock now
 		clock.at.Store(&second)

@@ -104,14 +104,14 @@ func (k *keepAlive) wantsRenewal() bool {
 	case len(k.grants) > 0 || k.users > 0:
 		return true
 	}
-	return len(k.releases) == 0
+	return len(k.releases) == 0 && k.releasing == 0
 }
 
 // idleTime returns how long an unused session is kept, for the next acquisition and
 // for releases that the service has not confirmed. After one TTL without a
 // keep-alive the service ends the session itself. The caller holds mu.
 func (k *keepAlive) idleTime() time.Duration {
-	if k.fixed && len(k.releases) == 0 {
+	if k.fixed && len(k.releases) == 0 && k.releasing == 0 {
 		return 0
 	}
 	return k.timing.ttl

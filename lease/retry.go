@@ -21,29 +21,34 @@ const (
 )
 
 // retry calls f until it succeeds, until again refuses its error, or until ctx
-// ends, and returns the last error. again gets the time since the first call. This
-// is the only retry loop of a client process: a backend tries once.
-func (c *Client) retry(ctx context.Context, again func(err error, elapsed time.Duration) bool, f func() error) error {
-	began := c.clock.Now()
+// ends, and returns the last error. began is the time of the first call, and again gets
+// the time since then. This is the only retry loop of a client process: a backend tries
+// once.
+func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err error, elapsed time.Duration) bool, f func() error) error {
+	called := began
 	for n := 0; ; n++ {
-		called := c.clock.Now()
 		err := f()
-		if err == nil || ctx.Err() != nil || !again(err, c.clock.Now().Since(began)) {
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if c.clock.Now().Since(called) > maxPause {
+		now := c.clock.Now()
+		if !again(err, now.Since(began)) {
+			return err
+		}
+		if now.Since(called) > maxPause {
 			n = 0 // the service had answered until now
 		}
 		if sleep(ctx, pause(n)) != nil {
 			return err
 		}
+		called = c.clock.Now()
 	}
 }
 
 // ask calls f, and repeats it while the service is unavailable, for failoverTime.
 // f must have the same effect when it is called twice.
 func (c *Client) ask(ctx context.Context, f func() error) error {
-	return c.retry(ctx, func(err error, elapsed time.Duration) bool { return transient(err) && elapsed < failoverTime }, f)
+	return c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool { return transient(err) && elapsed < failoverTime }, f)
 }
 
 // transient reports whether err may pass when the service has a leader again.

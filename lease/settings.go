@@ -30,25 +30,25 @@ func timingOf(p engine.Policy) timing { return timing{ttl: p.TTL, renew: p.Renew
 // validity returns how long a lease lasts, counted from before the request was sent.
 func (t timing) validity() time.Duration { return t.ttl - t.drift }
 
-// newSettings applies the options and validates the request. This is the only place
-// in a client process that validates it. The settings are not nil if there is an
-// error.
-func (c *Client) newSettings(resource fencing.Resource, try bool, options []AcquireOption) (*acquireSettings, error) {
-	s := &acquireSettings{named: resource, try: try, request: engine.Request{Resources: []fencing.Resource{resource}, Holder: c.name, Wait: !try}}
+// set applies the options and validates the request. This is the only place in a client
+// process that validates it.
+func (s *acquireSettings) set(c *Client, resource fencing.Resource, try bool, options []AcquireOption) error {
+	s.named, s.try = resource, try
+	s.request = engine.Request{Resources: []fencing.Resource{resource}, Holder: c.name, Wait: !try}
 	for _, option := range options {
 		if err := option(s); err != nil {
-			return s, err
+			return err
 		}
 	}
 	s.request.Resources = engine.SortedSet(s.request.Resources)
 	s.request.Nonce = 1 // replaced by each attempt
 	if err := s.request.Validate(); err != nil {
-		return s, err
+		return err
 	}
 	if c.source != nil {
-		return s, nil // learnPolicies follows
+		return nil // learnPolicies follows
 	}
-	return s, c.applyPolicies(s)
+	return c.applyPolicies(s)
 }
 
 // topologyWaiter is a TopologySource that reads its first topology over the network.
@@ -62,11 +62,11 @@ func (a *acquisition) learnPolicies(ctx context.Context) error {
 		return nil
 	}
 	if waiter, ok := a.client.source.(topologyWaiter); ok {
-		if err := a.client.retry(ctx, a.again, func() error { return waiter.AwaitTopology(ctx) }); err != nil {
+		if err := a.client.retry(ctx, a.began, a.again, func() error { return waiter.AwaitTopology(ctx) }); err != nil {
 			return err
 		}
 	}
-	return a.client.applyPolicies(a.settings)
+	return a.client.applyPolicies(&a.settings)
 }
 
 // policyOf returns the policy of a lock for this client. Timings that the service

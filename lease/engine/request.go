@@ -167,8 +167,12 @@ func validateMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// SortedSet returns the resources in ascending order, without duplicates.
+// SortedSet returns the resources in ascending order, without duplicates. It does not
+// change the given slice, but may return it.
 func SortedSet(resources []fencing.Resource) []fencing.Resource {
+	if len(resources) == 1 {
+		return resources
+	}
 	sorted := slices.Clone(resources)
 	slices.Sort(sorted)
 	return slices.Compact(sorted)

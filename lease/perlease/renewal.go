@@ -53,7 +53,7 @@ func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, 
 	}
 	for _, a := range s.attempts {
 		switch {
-		case !a.granted || a.ctx.Err() != nil:
+		case !a.granted || a.over:
 		case now.Since(a.sent) >= s.config.TTL:
 			expired = append(expired, a.held)
 		default:
@@ -99,7 +99,7 @@ func (s *Session) lost(leases []engine.Held, err error) {
 func (s *Session) remove(held engine.Held) bool {
 	s.mu.Lock()
 	a := s.attempts[held.Nonce]
-	known := a != nil && a.granted && a.ctx.Err() == nil
+	known := a != nil && a.granted && !a.over
 	if known {
 		s.end(held.Nonce)
 	}
@@ -142,7 +142,7 @@ func (s *Session) Nonces() []engine.Nonce {
 	defer s.mu.Unlock()
 	var nonces []engine.Nonce
 	for nonce, a := range s.attempts {
-		if a.granted && a.ctx.Err() == nil {
+		if a.granted && !a.over {
 			nonces = append(nonces, nonce)
 		}
 	}

@@ -29,15 +29,15 @@ type Session struct {
 
 // attempt is an acquisition attempt.
 type attempt struct {
-	held    engine.Held        // without a name until it is granted
-	working chan struct{}      // a mutex: held while an Acquire works on it
-	ctx     context.Context    // ends when the nonce is released
-	cancel  context.CancelFunc // of ctx
+	held    engine.Held   // without a name until it is granted
+	working chan struct{} // a mutex: held while an Acquire works on it
 
 	// Guarded by the session's mu.
-	uncertain bool           // an acquire without an answer may have been granted
-	granted   bool           // held has a name and a token
-	sent      engine.Instant // before the acquire or the last renewal was sent
+	over      bool               // the nonce was released
+	cancel    context.CancelFunc // ends the Acquire that works on it; nil if there is none
+	uncertain bool               // an acquire without an answer may have been granted
+	granted   bool               // held has a name and a token
+	sent      engine.Instant     // before the acquire or the last renewal was sent
 }
 
 var _ engine.Session = (*Session)(nil)
@@ -57,9 +57,12 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	defer s.finish(a)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(a.ctx, cancel)()
 	s.mu.Lock()
 	granted, uncertain, sent := a.granted, a.uncertain, a.sent
+	a.cancel = cancel
+	if a.over {
+		cancel()
+	}
 	s.mu.Unlock()
 	if granted {
 		if s.config.Clock.Now().Since(sent) >= s.config.TTL {
@@ -83,7 +86,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		}
 	}
 	s.mu.Lock()
-	if a.ctx.Err() != nil || s.closed {
+	if a.over || s.closed {
 		s.mu.Unlock()
 		s.releaseLater(held) // it was released while it was acquired
 		return engine.Grant{}, endedError(request.Nonce)
@@ -91,6 +94,14 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	a.held, a.granted, a.sent, a.uncertain = held, true, sent, false
 	s.mu.Unlock()
 	return engine.Grant{Token: held.Token, Mode: engine.Efficiency, Sent: sent}, nil
+}
+
+// stop ends an attempt, and the Acquire that works on it. The caller holds the session's mu.
+func (a *attempt) stop() {
+	a.over = true
+	if a.cancel != nil {
+		a.cancel()
+	}
 }
 
 // begin returns the attempt of a request, with its mutex held. The caller calls
@@ -108,7 +119,6 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 	case a == nil:
 		a = &attempt{working: make(chan struct{}, 1), held: engine.Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
 			TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}}
-		a.ctx, a.cancel = context.WithCancel(context.Background())
 		s.attempts[request.Nonce] = a
 	}
 	s.mu.Unlock()
@@ -124,9 +134,10 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 // grant.
 func (s *Session) finish(a *attempt) {
 	s.mu.Lock()
+	a.cancel = nil
 	if !a.granted && !a.uncertain && s.attempts[a.held.Nonce] == a {
 		delete(s.attempts, a.held.Nonce)
-		a.cancel()
+		a.over = true
 	}
 	s.mu.Unlock()
 	<-a.working
@@ -134,14 +145,13 @@ func (s *Session) finish(a *attempt) {
 
 // failed records that an acquire failed, and whether its outcome is certain.
 func (s *Session) failed(a *attempt, err error) error {
-	released := a.ctx.Err() != nil
-	if !certain(err) {
-		s.mu.Lock()
-		a.uncertain = true
-		s.mu.Unlock()
-		if released { // no later call will release it
-			s.releaseLater(a.held)
-		}
+	s.mu.Lock()
+	released := a.over
+	unknown := !certain(err)
+	a.uncertain = a.uncertain || unknown
+	s.mu.Unlock()
+	if unknown && released { // no later call will release it
+		s.releaseLater(a.held)
 	}
 	switch {
 	case released:
@@ -217,10 +227,10 @@ func (s *Session) Withdraw(nonce engine.Nonce) error {
 	a := s.attempts[nonce]
 	needed := a != nil && (a.granted || a.uncertain)
 	delete(s.attempts, nonce)
-	s.mu.Unlock()
 	if a != nil {
-		a.cancel()
+		a.stop()
 	}
+	s.mu.Unlock()
 	if needed {
 		s.releaseLater(a.held)
 	}
@@ -231,7 +241,7 @@ func (s *Session) Withdraw(nonce engine.Nonce) error {
 // is still in attempts. The caller holds mu.
 func (s *Session) hasEnded(nonce engine.Nonce) bool {
 	if a := s.attempts[nonce]; a != nil {
-		return a.ctx.Err() != nil
+		return a.over
 	}
 	return s.ended.has(nonce)
 }
@@ -245,7 +255,9 @@ func (s *Session) end(nonce engine.Nonce) {
 
 // release releases an attempt, after an Acquire that is under way.
 func (s *Session) release(ctx context.Context, a *attempt) error {
-	a.cancel()
+	s.mu.Lock()
+	a.stop()
+	s.mu.Unlock()
 	select {
 	case a.working <- struct{}{}:
 		defer func() { <-a.working }()
