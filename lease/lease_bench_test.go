@@ -6,6 +6,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/stretchr/testify/require"
+
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/memory"
@@ -14,7 +18,7 @@ import (
 // The benchmarks measure the client alone, on the memory backend. Run with:
 // go test -run '^$' -bench . ./lease
 
-func newBenchClient(b *testing.B) *lease.Client {
+func newBenchClient(b testing.TB) *lease.Client {
 	memory, err := memory.New()
 	if err != nil {
 		b.Fatal(err)
@@ -25,6 +29,20 @@ func newBenchClient(b *testing.B) *lease.Client {
 	}
 	b.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
+}
+
+// TestAllocationsOfAPair bounds the allocations of an acquire and a release, the memory
+// engine's included. Of them, six are the client's: the call with its settings, the names,
+// a context and its cancel function, the lease, and the context of the release.
+func TestAllocationsOfAPair(t *testing.T) {
+	c := newBenchClient(t)
+	ctx := context.Background()
+	pair := func() {
+		l, err := c.TryAcquire(ctx, "a")
+		require.NoError(t, err)
+		require.NoError(t, l.Release(ctx))
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, pair), 11.0)
 }
 
 func BenchmarkAcquireRelease(b *testing.B) {
@@ -73,4 +91,22 @@ func BenchmarkAcquireManyHeld(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestAcquireReleaseAllocations bounds the allocations of an acquire and its release in the
+// client and the memory backend. Lower the bound after an improvement.
+func TestAcquireReleaseAllocations(t *testing.T) {
+	c, ctx := newBenchClient(t), context.Background()
+	const most = 60
+	got := testing.AllocsPerRun(500, func() {
+		l, err := c.TryAcquire(ctx, "a")
+		if err == nil {
+			err = l.Release(ctx)
+		}
+		if err != nil {
+			t.Fail()
+		}
+	})
+	t.Logf("%v allocations", got)
+	require.LessOrEqual(t, got, float64(most))
 }

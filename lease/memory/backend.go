@@ -248,11 +248,16 @@ func (m *Backend) deliver(e machine.Event) {
 	case machine.EventCancelled:
 		s.answer(e.Nonce, waitResult{err: engine.ErrExpired})
 	case machine.EventExpired:
-		m.callbacks = append(m.callbacks, func() { s.lost(e.Nonce, engine.ErrExpired) })
+		m.reportLoss(s, e.Nonce, engine.ErrExpired)
 	case machine.EventBroken:
-		m.callbacks = append(m.callbacks, func() { s.lost(e.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken)) })
+		m.reportLoss(s, e.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken))
 	case machine.EventDelayed:
 		end := &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: m.machine.Generation()}
 		time.AfterFunc(e.Delay, func() { m.apply(end) })
 	}
+}
+
+// reportLoss reports a loss to its session when mu is released. The caller holds mu.
+func (m *Backend) reportLoss(s *session, nonce engine.Nonce, err error) {
+	m.callbacks = append(m.callbacks, func() { s.lost(nonce, err) })
 }

@@ -43,12 +43,12 @@ type member struct {
 	changed       chan struct{} // closed and replaced by set
 }
 
-func startMember(t *testing.T) *member {
+func startMember(t testing.TB) *member {
 	t.Helper()
 	return startMemberAt(t, "127.0.0.1:0")
 }
 
-func startMemberAt(t *testing.T, address string) *member {
+func startMemberAt(t testing.TB, address string) *member {
 	t.Helper()
 	var listener net.Listener
 	require.Eventually(t, func() bool {
@@ -200,7 +200,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	require.Eventually(t, holds, testTimeout, 5*time.Millisecond, what)
 }
 
-func backend(t *testing.T, options []remote.Option, members ...*member) *remote.Backend {
+func backend(t testing.TB, options []remote.Option, members ...*member) *remote.Backend {
 	t.Helper()
 	var endpoints []string
 	for _, m := range members {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,4 +106,28 @@ func TestUnansweredOperationClosesTheConnection(t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	require.Greater(t, m.streams, 1)
+}
+
+// BenchmarkSession measures an acquire and a release over a real stream. The allocations
+// include those of the member.
+func BenchmarkSession(b *testing.B) {
+	m := startMember(b)
+	m.answer = leader(1)
+	backend := backend(b, nil, m)
+	s, err := backend.Open(b.Context(), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour})
+	require.NoError(b, err)
+	var nonce atomic.Uint64
+	b.ReportAllocs()
+	b.SetParallelism(128)
+	b.RunParallel(func(loop *testing.PB) {
+		for loop.Next() {
+			n := engine.Nonce(nonce.Add(1))
+			if _, err := s.Acquire(b.Context(), one(n)); err != nil {
+				b.Error(err)
+			}
+			if err := s.Release(b.Context(), n); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }
