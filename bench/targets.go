@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/peers/consul"
 	"github.com/leased-project/leased/bench/peers/etcd"
 	"github.com/leased-project/leased/bench/peers/guarded"
 	"github.com/leased-project/leased/bench/peers/leased"
@@ -18,7 +19,7 @@ func targets(program string) []peers.Kind {
 	ours := leased.Kinds(program)
 	return slices.Concat(
 		ours,
-		[]peers.Kind{etcd.Kind(), zookeeper.Kind()},
+		[]peers.Kind{etcd.Kind(), zookeeper.Kind(), consul.Kind()},
 		redis.Kinds(),
 		postgres.Kinds(),
 		guarded.Kinds(ours[0]),

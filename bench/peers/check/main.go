@@ -19,6 +19,7 @@ import (
 
 	"github.com/leased-project/leased/bench/meter"
 	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/peers/consul"
 	"github.com/leased-project/leased/bench/peers/postgres"
 	"github.com/leased-project/leased/bench/peers/redis"
 	"github.com/leased-project/leased/bench/peers/zookeeper"
@@ -31,7 +32,7 @@ func main() {
 	length := flag.Duration("time", 5*time.Second, "length of a measurement")
 	clients := flag.Int("clients", 0, "number of clients (default: what users of the service have)")
 	flag.Parse()
-	kinds := slices.Concat([]peers.Kind{zookeeper.Kind()}, redis.Kinds(), postgres.Kinds())
+	kinds := slices.Concat([]peers.Kind{zookeeper.Kind(), consul.Kind()}, redis.Kinds(), postgres.Kinds())
 	for _, kind := range kinds {
 		if flag.NArg() > 0 && !slices.Contains(flag.Args(), kind.Name) {
 			continue
