@@ -52,6 +52,7 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 	}
 	limit := c.settings.clock.Now().Add(c.settings.timeout)
 	rejected := map[string]bool{} // members that do not know the caller
+	followed := map[string]bool{} // members that were named as the leader
 	var redirect error
 	for n := 0; err != nil; n++ {
 		switch {
@@ -63,7 +64,7 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 			redirect = err
 		}
 		another := c.tryAnother(conn, err, rejected) && c.settings.clock.Now().Until(limit) > 0
-		if !another || sleep(ctx, min(minPause<<min(n, 10), maxPause)) != nil {
+		if !another || !follow(err, followed) && sleep(ctx, min(minPause<<min(n, 10), maxPause)) != nil {
 			if conn == nil && redirect != nil {
 				return redirect // more telling than that another member is down
 			}
@@ -72,6 +73,17 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 		conn, err = c.try(ctx, call)
 	}
 	return nil
+}
+
+// follow reports whether the next try needs no pause, because a member has named a leader
+// that was not tried yet. Two members that name each other are not asked without a pause.
+func follow(err error, followed map[string]bool) bool {
+	var redirect *wire.NotLeaderError
+	if !errors.As(err, &redirect) || redirect.Leader == "" || followed[redirect.Leader] {
+		return false
+	}
+	followed[redirect.Leader] = true
+	return true
 }
 
 // try makes a call once. The connection is nil if the member could not be reached.

@@ -141,6 +141,18 @@ func TestSearchDuringAnElection(t *testing.T) {
 	require.NoError(t, <-opened)
 }
 
+// TestMembersThatNameEachOther checks that a call pauses between its tries although each
+// member names a leader.
+func TestMembersThatNameEachOther(t *testing.T) {
+	a, b := startMember(t), startMember(t)
+	a.answer = fails(&wire.NotLeaderError{Leader: b.address, Text: "b leads"})
+	b.answer = fails(&wire.NotLeaderError{Leader: a.address, Text: "a leads"})
+	_, err := backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, a, b).
+		Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+	require.ErrorIs(t, err, wire.ErrNotLeader)
+	require.Less(t, len(calls(a))+len(calls(b)), 15, "pauses of 20, 40, 80 and 100 ms after the first tries")
+}
+
 func TestSearchEndsWithTheTimeout(t *testing.T) {
 	a := startMember(t)
 	a.answer = fails(&wire.NotLeaderError{Text: "no leader is known"})
