@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/memgate"
@@ -40,4 +42,26 @@ func BenchmarkMemory(b *testing.B) {
 	}, func(_, n int) error {
 		return gate.Do(ctx, names[n%count], 34, func(value *int) error { *value++; return nil })
 	})
+}
+
+// BenchmarkDo measures a gated write alone.
+func BenchmarkDo(b *testing.B) {
+	gate, ctx := memgate.New[int](fencing.Rule{}), b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := gate.Do(ctx, "orders", 34, increment); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func increment(value *int) error { *value++; return nil }
+
+func TestDoDoesNotAllocate(t *testing.T) {
+	gate, ctx := memgate.New[int](fencing.Rule{}), t.Context()
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		if gate.Do(ctx, "orders", 34, increment) != nil {
+			t.Fail()
+		}
+	}))
 }

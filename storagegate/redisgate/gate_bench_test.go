@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
@@ -65,3 +66,33 @@ var resources, keys = func() (r [16]fencing.Resource, k [16]string) {
 	}
 	return r, k
 }()
+
+// BenchmarkDo measures a gated SET alone.
+func BenchmarkDo(b *testing.B) {
+	gate, ctx := redisgate.New(empty(b), fencing.Rule{}), b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := gate.Do(ctx, resources[0], 34, set); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func set(tx *redisgate.Tx) error {
+	tx.Set(keys[0], "a value of some length")
+	return nil
+}
+
+// TestDoAllocations bounds the allocations of a gated SET in the gate and the client of
+// Redis. Lower the bound after an improvement.
+func TestDoAllocations(t *testing.T) {
+	gate, ctx := redisgate.New(empty(t), fencing.Rule{}), t.Context()
+	const most = 20 // 17 were measured
+	got := testing.AllocsPerRun(200, func() {
+		if gate.Do(ctx, resources[0], 34, set) != nil {
+			t.Fail()
+		}
+	})
+	t.Logf("%v allocations", got)
+	require.LessOrEqual(t, got, float64(most))
+}

@@ -103,3 +103,44 @@ func BenchmarkPostgres(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDo measures a later write of a holder alone, on a server that does not wait
+// for the disk.
+func BenchmarkDo(b *testing.B) {
+	gate := warm(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := later(b, gate); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// warm returns a gate that has admitted a token of "orders", with prepared statements.
+func warm(tb testing.TB) *pgxgate.Gate {
+	tb.Helper()
+	gate := pgxgate.New(newSchema(tb)(tb), fencing.Rule{})
+	for range 8 { // PostgreSQL and pgx prepare statements
+		require.NoError(tb, later(tb, gate))
+	}
+	return gate
+}
+
+// later is a write of the holder of "orders".
+func later(tb testing.TB, gate *pgxgate.Gate) error {
+	return gate.Do(tb.Context(), "orders", token, func(tx pgxgate.Tx) error { return put(tb.Context(), tx, "orders", "x") })
+}
+
+// TestDoAllocations bounds the allocations of a later write in the gate and pgx. Lower the
+// bound after an improvement.
+func TestDoAllocations(t *testing.T) {
+	gate := warm(t)
+	const most = 60 // 54 were measured
+	got := testing.AllocsPerRun(200, func() {
+		if later(t, gate) != nil {
+			t.Fail()
+		}
+	})
+	t.Logf("%v allocations", got)
+	require.LessOrEqual(t, got, float64(most))
+}
