@@ -2,7 +2,6 @@ package leased
 
 import (
 	"context"
-	"io"
 	"log/slog"
 
 	"github.com/leased-project/leased/client"
@@ -38,29 +37,38 @@ func (t *target) Name() string { return t.name }
 
 // Open implements [load.Target].
 func (t *target) Open(ctx context.Context) (load.Client, error) {
-	options := []client.Option{client.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))}
-	if t.withoutRedis {
-		options = append(options, client.WithoutRedis())
-	}
-	c, err := client.Dial(ctx, t.endpoints, options...)
+	c, err := client.Dial(ctx, t.endpoints, t.options()...)
 	if err != nil {
 		return nil, err
 	}
 	return &leaseClient{c, t.prefix}, nil
 }
 
-// tryOnce acquires and releases a lock with a new client.
+func (t *target) options() []client.Option {
+	options := []client.Option{client.WithLogger(slog.New(slog.DiscardHandler))}
+	if t.withoutRedis {
+		options = append(options, client.WithoutRedis())
+	}
+	return options
+}
+
+// tryOnce acquires and releases a lock with a new client. It fails while the policies of
+// a new service do not give the lock its mode yet.
 func (t *target) tryOnce(ctx context.Context) error {
-	c, err := t.Open(ctx)
+	c, err := client.Dial(ctx, t.endpoints, t.options()...)
 	if err != nil {
 		return err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	held, err := c.Acquire(ctx, "ready")
+	mode := lease.Correctness
+	if t.prefix == efficiencyPrefix {
+		mode = lease.Efficiency
+	}
+	l, err := c.Acquire(ctx, fencing.Resource(t.prefix+"ready"), lease.WithMode(mode))
 	if err != nil {
 		return err
 	}
-	return held.Release(ctx)
+	return l.Release(ctx)
 }
 
 type leaseClient struct {
