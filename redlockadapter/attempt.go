@@ -27,12 +27,12 @@ type attempt struct {
 
 	canceled atomic.Bool   // requests that were not sent need not be
 	decided  chan struct{} // closed with the decision
-	complete chan struct{} // closed when the attempt has ended and every node that was asked has answered the acquire, or failed
+	complete chan struct{} // closed when a waiter's attempt has ended and every node that was asked has answered the acquire, or failed; else nil
 	request  *redisconn.Request
 
 	mu         sync.Mutex
 	votes      *quorum.Attempt
-	errs       []error // why nodes did not accept
+	errs       []error // why nodes did not accept; nil while all that answered have
 	unasked    uint64  // the nodes that were not sent anything
 	unanswered uint64  // the nodes that may still execute a request that they did not answer
 	accepted   uint64  // the nodes that accepted the acquire, even if they refused a raise
@@ -41,9 +41,7 @@ type attempt struct {
 }
 
 func (b *Backend) newAttempt(h engine.Held, version uint64) *attempt {
-	n := len(b.nodes)
-	return &attempt{Held: h, backend: b, call: b.scriptAttempt(&h, version), decided: make(chan struct{}), complete: make(chan struct{}),
-		votes: quorum.NewAttempt(n), errs: slices.Repeat([]error{errNoAnswer}, n)}
+	return &attempt{Held: h, backend: b, call: b.scriptAttempt(&h, version), decided: make(chan struct{}), votes: quorum.NewAttempt(len(b.nodes))}
 }
 
 // scriptAttempt describes a lease to the scripts.
@@ -55,10 +53,13 @@ func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt 
 // process on nodes where the lock is held; both are empty for an attempt that does not
 // wait.
 func (a *attempt) send(waiter, ticket string) {
+	if waiter != "" {
+		a.complete = make(chan struct{})
+	}
 	a.request = a.call.Acquire(waiter, ticket)
 	a.request.Answer, a.request.Canceled = a.answered, &a.canceled
 	first := a.backend.firstNodes(a.Resources[0], a.TTL)
-	a.unasked, a.unanswered, a.pending = (1<<len(a.backend.nodes)-1)&^first, first, bits.OnesCount64(first)
+	a.unasked, a.unanswered, a.pending = a.backend.allNodes()&^first, first, bits.OnesCount64(first)
 	a.backend.sendTo(first, a.request)
 }
 
@@ -72,10 +73,9 @@ func (a *attempt) answered(node int, got redisconn.Reply) {
 	if vote.State == quorum.Accepted {
 		a.accepted |= 1 << node
 	}
-	a.errs[node] = err
-	if a.pending--; a.pending == 0 && a.ended {
-		close(a.complete)
-	}
+	a.setError(node, err)
+	a.pending--
+	a.checkComplete()
 	raises := a.votes.Answer(node, vote)
 	failed := vote.State == quorum.Refused || vote.State == quorum.Failed
 	var rest uint64
@@ -86,6 +86,27 @@ func (a *attempt) answered(node int, got redisconn.Reply) {
 	a.backend.sendTo(rest, a.request)
 }
 
+// setError records why a node did not accept, nil if it did. The caller holds mu.
+func (a *attempt) setError(node int, err error) {
+	if a.errs == nil && err != nil {
+		a.errs = slices.Repeat([]error{errNoAnswer}, len(a.backend.nodes))
+		for rest := a.accepted; rest != 0; rest &= rest - 1 {
+			a.errs[bits.TrailingZeros64(rest)] = nil
+		}
+	}
+	if a.errs != nil {
+		a.errs[node] = err
+	}
+}
+
+// checkComplete closes complete if all nodes that were asked have answered. The caller
+// holds mu, and has changed pending or ended.
+func (a *attempt) checkComplete() {
+	if a.ended && a.pending == 0 && a.complete != nil {
+		close(a.complete)
+	}
+}
+
 // raised receives the reply of a node to a raise.
 func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
 	vote, err := scripts.Vote(got)
@@ -94,7 +115,7 @@ func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
 		a.unanswered |= 1 << node
 	}
 	if err != nil {
-		a.errs[node] = err
+		a.setError(node, err)
 	}
 	raises := a.votes.Raised(node, token, vote)
 	a.act(raises)

@@ -98,7 +98,15 @@ type details struct {
 	Metadata map[string]string  `json:"metadata,omitempty"`
 }
 
+// detailsOf returns the details of a lease as JSON. The usual ones, of one lock without
+// metadata, are encoded by hand: encoding/json takes five times as long.
 func detailsOf(h *engine.Held) string {
+	if len(h.Resources) == 1 && len(h.Metadata) == 0 && h.Holder != "" && plainText(h.Holder) {
+		text := make([]byte, 0, len(h.Holder)+len(`{"holder":"","ttl":}`)+20)
+		text = append(append(text, `{"holder":"`...), h.Holder...)
+		text = strconv.AppendInt(append(text, `","ttl":`...), h.TTL.Milliseconds(), 10)
+		return string(append(text, '}'))
+	}
 	d := details{Holder: h.Holder, TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
 	if len(h.Resources) > 1 {
 		d.Set = h.Resources
@@ -108,6 +116,16 @@ func detailsOf(h *engine.Held) string {
 		panic(err) // strings and a number can be encoded
 	}
 	return string(text)
+}
+
+// plainText reports whether JSON needs no escapes for a text.
+func plainText(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 // leaseOf returns the lease of an attempt, without its token, from the details in the

@@ -240,3 +240,21 @@ func TestInspectIgnoresAbsurdTimes(t *testing.T) {
 		}
 	})
 }
+
+// Other processes read the name of a holder as it is, also if JSON must escape it.
+func TestHolderWithEscapes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		for i, holder := range []string{"", "host-1:42", `"ci" \\ 1`, "<b>&", "Zoë\u2028"} {
+			r := request(engine.Nonce(i+1), fencing.Resource(fmt.Sprint("a", i)))
+			r.Holder = holder
+			held, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, r)
+			require.NoError(t, err)
+			found, err := b.Find(t.Context(), held.Resources[0], held.Token)
+			require.NoError(t, err)
+			require.Equal(t, held, found)
+		}
+	})
+}

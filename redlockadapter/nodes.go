@@ -48,6 +48,9 @@ func (b *Backend) sendAll(r *redisconn.Request) {
 	}
 }
 
+// allNodes returns the set of all nodes.
+func (b *Backend) allNodes() uint64 { return 1<<len(b.nodes) - 1 }
+
 // sendTo sends a request to some nodes.
 func (b *Backend) sendTo(nodes uint64, r *redisconn.Request) {
 	for ; nodes != 0; nodes &= nodes - 1 {

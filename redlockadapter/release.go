@@ -84,11 +84,11 @@ func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scrip
 func (a *attempt) end() (accepted, unanswered, unasked uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.ended && a.pending == 0 {
-		close(a.complete)
+	if !a.ended {
+		a.ended = true
+		a.canceled.Store(true)
+		a.checkComplete()
 	}
-	a.ended = true
-	a.canceled.Store(true)
 	return a.accepted, a.unanswered, a.unasked
 }
 
@@ -97,11 +97,7 @@ func (a *attempt) end() (accepted, unanswered, unasked uint64) {
 func (a *attempt) release(wake scripts.Wake) *releasing {
 	_, unanswered, unasked := a.end()
 	r := a.backend.newReleasing(unasked)
-	for i, request := range a.releaseRequests(wake, unanswered, r) {
-		if unasked>>i&1 == 0 {
-			a.backend.nodes[i].Send(request)
-		}
-	}
+	a.sendRelease(a.backend.allNodes()&^unasked, unanswered, wake, r, (*redisconn.Conn).Send)
 	return r
 }
 
@@ -109,11 +105,7 @@ func (a *attempt) release(wake scripts.Wake) *releasing {
 // it. A node that refused a raise still holds the lock for it.
 func (a *attempt) withdraw(wake scripts.Wake) {
 	accepted, unanswered, _ := a.end()
-	for i, request := range a.releaseRequests(wake, unanswered, nil) {
-		if (accepted|unanswered)>>i&1 == 1 {
-			a.backend.nodes[i].Send(request)
-		}
-	}
+	a.sendRelease(accepted|unanswered, unanswered, wake, nil, (*redisconn.Conn).Send)
 }
 
 // handOver releases a granted attempt in favor of a waiter of this process, whose
@@ -122,11 +114,7 @@ func (a *attempt) withdraw(wake scripts.Wake) {
 func (a *attempt) handOver(next *waiter) *releasing {
 	_, unanswered, unasked := a.end()
 	r := a.backend.newReleasing(unasked)
-	for i, request := range a.releaseRequests(scripts.WakeNobody, unanswered, r) {
-		if unasked>>i&1 == 0 {
-			a.backend.nodes[i].Enqueue(request)
-		}
-	}
+	a.sendRelease(a.backend.allNodes()&^unasked, unanswered, scripts.WakeNobody, r, func(n *redisconn.Conn, request *redisconn.Request) { n.Enqueue(request) })
 	next.wake()
 	runtime.Gosched() // let it run
 	for _, n := range a.backend.nodes {
@@ -135,20 +123,21 @@ func (a *attempt) handOver(next *waiter) *releasing {
 	return r
 }
 
-// releaseRequests returns the request for each node.
-func (a *attempt) releaseRequests(wake scripts.Wake, unanswered uint64, r *releasing) []*redisconn.Request {
-	var late *redisconn.Request
-	normal := a.backend.releaseRequest(&a.Held, scripts.Released, wake, false, r)
-	if unanswered != 0 {
-		late = a.backend.releaseRequest(&a.Held, scripts.Released, wake, true, r)
-	}
-	requests := make([]*redisconn.Request, len(a.backend.nodes))
-	for i := range requests {
-		if requests[i] = normal; unanswered>>i&1 == 1 {
-			requests[i] = late
+// sendRelease passes the release for each of the nodes to send. Nodes that did not answer
+// refuse late copies of the attempt.
+func (a *attempt) sendRelease(nodes, unanswered uint64, wake scripts.Wake, r *releasing, send func(*redisconn.Conn, *redisconn.Request)) {
+	for _, part := range []struct {
+		nodes uint64
+		late  bool
+	}{{nodes &^ unanswered, false}, {nodes & unanswered, true}} {
+		if part.nodes == 0 {
+			continue
+		}
+		request := a.backend.releaseRequest(&a.Held, scripts.Released, wake, part.late, r)
+		for rest := part.nodes; rest != 0; rest &= rest - 1 {
+			send(a.backend.nodes[bits.TrailingZeros64(rest)], request)
 		}
 	}
-	return requests
 }
 
 // releaseRetries are the delays after which a failed release is sent to a node again.

@@ -34,9 +34,8 @@ const (
 // Slow nodes and those without a connection come last.
 func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
 	n := len(b.nodes)
-	all := uint64(1)<<n - 1
 	if ttl < minSpreadTTL {
-		return all
+		return b.allNodes()
 	}
 	fastest := ttl
 	for _, node := range b.nodes {
@@ -59,7 +58,7 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
 			return first
 		}
 	}
-	return all
+	return b.allNodes()
 }
 
 // takeRest returns the nodes that were not asked, and counts them as asked. The caller

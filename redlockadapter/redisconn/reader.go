@@ -125,8 +125,7 @@ func (c *Conn) serve() {
 
 // receive passes a reply to its request. An error ends the socket.
 func (c *Conn) receive(s *socket, got Reply) error {
-	var refused RedisError
-	failed := got.Err != nil && errors.As(got.Err, &refused)
+	refused, failed := got.Err.(RedisError) //nolint:errorlint // readReply returns it unwrapped
 	if failed && refused.endsConnection() {
 		return got.Err
 	}
