@@ -37,7 +37,8 @@ type Options struct {
 	Begin, End func()
 	// Granted is called for each grant, within the warm-up too, while the lock is held.
 	Granted func(Grant)
-	// Abandon leaves the locks of a [Hold] to the end of their sessions.
+	// Abandon leaves the locks of a [Hold] to the end of their sessions, even if a service
+	// that ends them together does not answer in time.
 	Abandon bool
 	// Progress shows the number of pairs and the time left; it may be nil.
 	Progress *progress.Line
@@ -81,7 +82,11 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 	}
 	workers, clients := work.size()
 	r := &runner{Options: options, grants: make([]atomic.Int64, workers), started: time.Now()}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	defer func() {
+		if closed := r.close(ctx); !r.Abandon {
+			err = errors.Join(err, closed)
+		}
+	}()
 	for i := range clients {
 		client, err := target.Open(ctx)
 		if err != nil {
