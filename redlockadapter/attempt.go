@@ -144,18 +144,18 @@ func (a *attempt) act(raises []quorum.Raise) {
 // await returns nil when the attempt is decided, and an error if that takes longer than
 // limit, or when ctx ends. It asks the remaining nodes if the first ones are slow.
 func (a *attempt) await(ctx context.Context, limit time.Duration) error {
-	patience := min(a.backend.config.NodeTimeout/3, limit/4)
-	timer := time.NewTimer(patience)
+	first := min(a.backend.config.NodeTimeout/3, limit/4) // the time of the first nodes
+	timer := time.NewTimer(first)
 	defer timer.Stop()
 	for {
 		select {
 		case <-a.decided:
 			return nil
 		case <-timer.C:
-			if patience > 0 {
+			if first > 0 {
 				a.askRest()
-				timer.Reset(limit - patience)
-				patience = 0
+				timer.Reset(limit - first)
+				first = 0
 				continue
 			}
 			a.mu.Lock()

@@ -22,7 +22,8 @@
 // The files of this package, in reading order:
 //
 //   - config, backend: [Config] and [Backend].
-//   - acquire, attempt: one acquisition attempt; package quorum decides it.
+//   - acquire, attempt, spread: one acquisition attempt, and which nodes it asks; package
+//     quorum decides it.
 //   - waiter, queue, subscription: the waiters of this process, and their wake-ups.
 //   - renew, release, grants: leases, after they are granted.
 //   - held, record, inspect: leases as the nodes store them.
