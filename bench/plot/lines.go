@@ -72,7 +72,11 @@ func (l Lines) draw(c *canvas, area box) {
 	c.text(inner.x+inner.width/2, inner.y+inner.height+36, "middle", l.XLabel)
 	if l.Limit > 0 {
 		c.segment("axis dashed", inner.x, y.at(l.Limit), inner.x+inner.width, y.at(l.Limit))
-		c.text(inner.x+4, y.at(l.Limit)-5, "small", l.LimitLabel)
+		label := y.at(l.Limit) - 5
+		if label < inner.y+10 { // the space above is that of the title
+			label += 18
+		}
+		c.text(inner.x+4, label, "small", l.LimitLabel)
 	}
 	for _, s := range l.Series {
 		s.draw(c, x, y)

@@ -43,8 +43,7 @@ func (s *summary) lines(work string, d drawn) plot.Lines {
 	if unit == 0 {
 		unit = 1
 	}
-	l := plot.Lines{XLabel: w.x, YLabel: d.text(w), LogX: true, LogY: d.log, Limit: d.limit / unit, LimitLabel: fmt.Sprintf("at most %s", number(d.limit))}
-	l.LogX = w.x != "nodes"
+	l := plot.Lines{XLabel: w.x, YLabel: d.text(w), LogX: w.x != "nodes", LogY: d.log, Limit: d.limit / unit, LimitLabel: fmt.Sprintf("at most %g", d.limit)}
 	for _, target := range s.targets(work) {
 		series := plot.Series{Name: label(target), Style: lookOf(target).style}
 		for _, at := range s.cases(work, []string{w.x}) {
