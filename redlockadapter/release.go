@@ -110,7 +110,7 @@ func (a *attempt) withdraw(wake scripts.Wake) {
 
 // handOver releases a granted attempt in favor of a waiter of this process, whose
 // acquire should follow in the same batch. In two batches there are half as many handoffs
-// per second ('go run ./redlock -only contended' in bench).
+// per second ('go run . -only W2 -targets leased-efficiency' in bench).
 func (a *attempt) handOver(next *waiter) *releasing {
 	_, unanswered, unasked := a.end()
 	r := a.backend.newReleasing(unasked)
