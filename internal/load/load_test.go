@@ -192,18 +192,18 @@ func TestRunEndsWithContext(t *testing.T) {
 	})
 }
 
-// deaf is a service whose acquisitions end with the service, as those of a library
+// stuckClient is a service whose acquisitions end with the service, as those of a library
 // without contexts.
-type deaf struct {
+type stuckClient struct {
 	*service
 	ended chan struct{}
 }
 
-func (d *deaf) Open(context.Context) (load.Client, error) { return d, nil }
+func (d *stuckClient) Open(context.Context) (load.Client, error) { return d, nil }
 
-func (d *deaf) Close(context.Context) error { return nil }
+func (d *stuckClient) Close(context.Context) error { return nil }
 
-func (d *deaf) Acquire(context.Context, string) (load.Held, error) {
+func (d *stuckClient) Acquire(context.Context, string) (load.Held, error) {
 	<-d.ended
 	return nil, errors.New("the service has ended")
 }
@@ -211,7 +211,7 @@ func (d *deaf) Acquire(context.Context, string) (load.Held, error) {
 func TestRunEndsWithoutTheClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &deaf{newService(), make(chan struct{})}
+		d := &stuckClient{newService(), make(chan struct{})}
 		defer close(d.ended)
 		start := time.Now()
 		_, err := load.Run(t.Context(), d, load.Own{Workers: 2, Clients: 1}, load.Options{Length: time.Second})
