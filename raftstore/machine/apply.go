@@ -142,7 +142,7 @@ func (c *EndDelay) apply(m *Machine) Result {
 
 // openLock ends the lock delay of a lock.
 func (m *Machine) openLock(name fencing.Resource, l *lock) {
-	l.delay = 0
+	m.setDelay(name, l, 0)
 	m.events = append(m.events, Event{Type: EventOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
 }
 
@@ -262,7 +262,7 @@ func (m *Machine) free(r *request, how EventType) {
 		for _, name := range r.resources {
 			if m.lockDelay(name) > 0 {
 				l := m.locks[name]
-				l.delay = m.nextOrder()
+				m.setDelay(name, l, m.nextOrder())
 				m.events = append(m.events, m.delayEvent(name, l))
 			}
 		}
@@ -303,7 +303,7 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 			r := l.queue[i]
 			if m.grantable(r) {
 				m.dequeue(r)
-				m.grant(r)
+				m.grant(r.session.replace(r))
 				continue
 			}
 			if r.kind != engine.Shared {

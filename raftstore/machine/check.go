@@ -36,6 +36,9 @@ func (m *Machine) check() error {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
 		orders[l.delay] = l.delay != 0
+		if (m.delayed[name] == l) != (l.delay != 0) {
+			return fmt.Errorf("lock %q: its delay %d is not in the list of delays, or the reverse", string(name), l.delay)
+		}
 	}
 	return m.checkQueues()
 }

@@ -244,7 +244,7 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttl = 0 })
 	add("delay above the last order", func(m *Machine) { m.locks["d1"].delay = m.order + 1 })
 	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay = holder(m).order })
-	add("two delays with one number", func(m *Machine) { m.lock("d2").delay = m.locks["d1"].delay })
+	add("two delays with one number", func(m *Machine) { m.setDelay("d2", m.lock("d2"), m.locks["d1"].delay) })
 	add("last token above the largest", func(m *Machine) { m.lastToken = fencing.MaxToken + 1 })
 	add("order is used up", func(m *Machine) { m.order = ^uint64(0) })
 	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(engine.Policy{Prefix: "q"}) })

@@ -40,7 +40,16 @@ func (s *session) end(nonce engine.Nonce) {
 	}
 }
 
-// request is a holder if it has a token, else a waiter.
+// replace replaces a waiter by a copy that is about to be granted: an Image may have the
+// waiter.
+func (s *session) replace(waiter *request) *request {
+	granted := *waiter
+	s.requests[waiter.nonce] = &granted
+	return &granted
+}
+
+// request is a holder if it has a token, else a waiter. It does not change after the command
+// that made it.
 type request struct {
 	session   *session
 	nonce     engine.Nonce

@@ -26,7 +26,8 @@ import (
 //  8. every token that the log has assigned to the Redis nodes is at most ceiling, and
 //     floor is at most ceiling;
 //  9. usage has the number of sessions, holders and waiters of each user;
-//  10. queues has the lengths of the queues of all locks.
+//  10. queues has the lengths of the queues of all locks;
+//  11. delayed has the locks with a delay.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
@@ -38,7 +39,8 @@ type Machine struct {
 	efficiency
 	sessions map[engine.SessionID]*session
 	locks    map[fencing.Resource]*lock
-	names    names // of locks
+	names    names                      // of locks
+	delayed  map[fencing.Resource]*lock // the locks with a delay
 
 	holders, waiters int               // the number of requests of each kind
 	queues           queueLengths      // of all locks
@@ -50,7 +52,7 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}}
+		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}, delayed: map[fencing.Resource]*lock{}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.
@@ -104,12 +106,20 @@ func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 // Delays returns the running lock delays, as events.
 func (m *Machine) Delays() []Event {
 	var delays []Event
-	for _, name := range sortedKeys(m.locks) {
-		if l := m.locks[name]; l.delay != 0 {
-			delays = append(delays, m.delayEvent(name, l))
-		}
+	for _, name := range sortedKeys(m.delayed) {
+		delays = append(delays, m.delayEvent(name, m.delayed[name]))
 	}
 	return delays
+}
+
+// setDelay begins a lock delay with this number, or ends it with 0.
+func (m *Machine) setDelay(name fencing.Resource, l *lock, number uint64) {
+	l.delay = number
+	if number == 0 {
+		delete(m.delayed, name)
+	} else {
+		m.delayed[name] = l
+	}
 }
 
 // Inspect returns the holders and waiters of a lock.
@@ -172,11 +182,17 @@ func (m *Machine) sessionIDs() []engine.SessionID {
 	return slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 }
 
+// unsortedRequests returns the requests of a session in any order, for an Image, which sorts
+// them later.
+func unsortedRequests(s *session) []*request {
+	return slices.AppendSeq(make([]*request, 0, len(s.requests)), maps.Values(s.requests))
+}
+
 // requestsOf returns the requests of a session in their order.
 func requestsOf(s *session) []*request {
 	return slices.SortedFunc(maps.Values(s.requests), byOrder)
 }
 
-// sortedKeys returns the keys of a map in ascending order. It and the two functions
+// sortedKeys returns the keys of a map in ascending order. It and the three functions
 // above are the only ways to iterate over a map in this package.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

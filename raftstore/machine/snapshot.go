@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -20,25 +21,57 @@ const maxCount = 1 << 62
 // stored has the parts of a machine that are in a snapshot in another form.
 type stored struct {
 	policies []engine.Policy
-	sessions []*session // in ascending order of their IDs
+	sessions []storedSession // in ascending order of their IDs
 	delays   map[fencing.Resource]uint64
 }
 
-// Snapshot encodes the whole state. Equal machines have equal snapshots.
-func (m *Machine) Snapshot() []byte {
-	parts := stored{policies: m.policies.All(), delays: map[fencing.Resource]uint64{}}
+// storedSession is a session and its requests, which do not change.
+type storedSession struct {
+	*session
+	requests []*request
+}
+
+// Image is the state of a machine at one moment. It does not change when the machine applies
+// further commands, and Encode may run at the same time.
+type Image struct {
+	machine Machine // without sessions and locks
+	parts   stored
+}
+
+// Image returns the current state. It copies the list of requests, and not the requests:
+// encoding them takes many times longer.
+func (m *Machine) Image() *Image {
+	i := &Image{machine: Machine{generation: m.generation, lastToken: m.lastToken, order: m.order, version: m.version,
+		migrations: map[string]*migration{}, memberAPI: maps.Clone(m.memberAPI), efficiency: m.efficiency}}
+	i.machine.assigned = slices.Clone(m.assigned)
+	for _, prefix := range sortedKeys(m.migrations) {
+		copied := *m.migrations[prefix]
+		i.machine.migrations[prefix] = &copied
+	}
+	i.parts = stored{policies: slices.Clone(m.policies.All()), sessions: make([]storedSession, 0, len(m.sessions)), delays: map[fencing.Resource]uint64{}}
 	for _, id := range m.sessionIDs() {
-		parts.sessions = append(parts.sessions, m.sessions[id])
+		copied := *m.sessions[id]
+		copied.ended = slices.Clone(copied.ended)
+		i.parts.sessions = append(i.parts.sessions, storedSession{&copied, unsortedRequests(&copied)})
 	}
-	for _, name := range sortedKeys(m.locks) {
-		if delay := m.locks[name].delay; delay != 0 {
-			parts.delays[name] = delay
-		}
+	for _, name := range sortedKeys(m.delayed) {
+		i.parts.delays[name] = m.delayed[name].delay
 	}
+	return i
+}
+
+// Encode encodes the state. Equal states have equal encodings. Call it once at a time.
+func (i *Image) Encode() []byte {
 	c := &codec{}
-	m.code(c, &parts)
+	for _, s := range i.parts.sessions {
+		slices.SortFunc(s.requests, byOrder)
+	}
+	i.machine.code(c, &i.parts)
 	return c.data
 }
+
+// Snapshot encodes the whole state. Equal machines have equal snapshots.
+func (m *Machine) Snapshot() []byte { return m.Image().Encode() }
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
 // with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be older than later grants needs RaiseFloor,
@@ -88,27 +121,26 @@ func (c *codec) migration(v **migration) {
 	}
 }
 
-func (c *codec) session(v **session) {
+func (c *codec) session(v *storedSession) {
 	if c.reading {
-		*v = &session{requests: map[engine.Nonce]*request{}}
+		v.session = &session{requests: map[engine.Nonce]*request{}}
 	}
-	s := *v
+	s := v.session
 	c.fields(&s.id, &s.ttl, &s.incarnation)
 	c.sharedText(&s.user)
 	c.fields(&s.forgotten)
 	list(c, (*[]span)(&s.ended), func(x *span) { c.fields(&x.lo, &x.hi) })
-	requests := requestsOf(s)
-	list(c, &requests, c.liveRequest)
+	list(c, &v.requests, c.liveRequest)
 	if !c.reading {
 		return
 	}
-	if !slices.IsSortedFunc(requests, byOrder) {
+	if !slices.IsSortedFunc(v.requests, byOrder) {
 		c.fail("requests are not in their order")
 	}
-	for _, r := range requests {
+	for _, r := range v.requests {
 		r.session, s.requests[r.nonce] = s, r
 	}
-	if len(s.requests) != len(requests) {
+	if len(s.requests) != len(v.requests) {
 		c.fail("a session has two requests with one nonce")
 	}
 }
@@ -148,8 +180,8 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 		if err := engine.ValidateHolder(s.user); err != nil {
 			return err
 		}
-		m.addSession(s)
-		requests = append(requests, requestsOf(s)...)
+		m.addSession(s.session)
+		requests = append(requests, s.requests...)
 	}
 	m.rebuildLocks(requests)
 	for _, name := range sortedKeys(parts.delays) {
@@ -159,7 +191,7 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 		if parts.delays[name] == 0 {
 			return fmt.Errorf("lock %q: delay 0", string(name))
 		}
-		m.lock(name).delay = parts.delays[name]
+		m.setDelay(name, m.lock(name), parts.delays[name])
 	}
 	return nil
 }

@@ -148,11 +148,12 @@ func (f *FSM) Chain() Chain {
 	return f.chain
 }
 
-// Snapshot returns the state as bytes.
+// Snapshot returns the current state. Entries wait only until it is copied, not until it is
+// encoded and written.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return stateImage(EncodeState(f.chain, f.machine)), nil
+	return &stateImage{f.chain, f.machine.Image()}, nil
 }
 
 // Restore replaces the state. It ends the node if a newer build has written the

@@ -15,9 +15,7 @@ const StateVersion = 1
 
 // EncodeState returns the form of a machine and its chain in a snapshot.
 func EncodeState(c Chain, m *machine.Machine) []byte {
-	data := append([]byte{StateVersion}, c.Hash[:]...)
-	data = binary.BigEndian.AppendUint64(data, c.Index)
-	return append(data, m.Snapshot()...)
+	return (&stateImage{c, m.Image()}).encode()
 }
 
 // DecodeState reverses EncodeState.
@@ -36,15 +34,27 @@ func DecodeState(data []byte) (Chain, *machine.Machine, error) {
 	return c, m, err
 }
 
-// stateImage is a snapshot that is complete in memory.
-type stateImage []byte
+// stateImage is the state at one moment. It is encoded while the machine applies further
+// entries.
+type stateImage struct {
+	chain Chain
+	image *machine.Image
+}
 
-func (s stateImage) Persist(sink raft.SnapshotSink) error {
-	if _, err := sink.Write(s); err != nil {
+func (s *stateImage) encode() []byte {
+	data := append([]byte{StateVersion}, s.chain.Hash[:]...)
+	data = binary.BigEndian.AppendUint64(data, s.chain.Index)
+	return append(data, s.image.Encode()...)
+}
+
+// Persist writes the state.
+func (s *stateImage) Persist(sink raft.SnapshotSink) error {
+	if _, err := sink.Write(s.encode()); err != nil {
 		_ = sink.Cancel()
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return sink.Close()
 }
 
-func (s stateImage) Release() {}
+// Release drops the state.
+func (s *stateImage) Release() { s.image = nil }
