@@ -95,14 +95,16 @@ func TestCallersDoNotWaitForAMemberThatDoesNotRead(t *testing.T) {
 // within the timeout is not used for the next call.
 func TestUnansweredOperationClosesTheConnection(t *testing.T) {
 	m := startMember(t)
-	m.answer = leader(1)
-	s, _, _ := openSession(t, backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, m))
-	m.set(func() { m.answer = nil })
-	err := s.Release(bounded(t), 1)
+	b := backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, m)
+	open := func() error {
+		_, err := b.Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+		return err
+	}
+	err := open()
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	require.ErrorContains(t, err, fmt.Sprintf("%s did not answer within 300ms", m.address))
 	m.set(func() { m.answer = leader(1) })
-	eventually(t, "the release is answered on a new connection", func() bool { return s.Release(bounded(t), 1) == nil })
+	eventually(t, "a session is opened on a new connection", func() bool { return open() == nil })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	require.Greater(t, m.streams, 1)
