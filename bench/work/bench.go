@@ -40,6 +40,7 @@ type bench struct {
 	done, planned int // numbers of measurements
 	failures      []error
 	targets       map[string]*target // running, by name
+	broken        map[string]bool    // kinds whose servers do not start
 }
 
 // Run measures the workloads, and returns the versions of the targets. A target that
@@ -49,7 +50,7 @@ func Run(ctx context.Context, settings Settings) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{}}
+	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{}, broken: map[string]bool{}}
 	for _, w := range chosen {
 		b.planned += b.Rounds * len(w.cases) * len(b.kindsOf(w))
 	}
@@ -82,6 +83,10 @@ func (b *bench) run(ctx context.Context, w workload) {
 				if ctx.Err() != nil {
 					return
 				}
+				if b.broken[kind.Name] {
+					b.planned--
+					continue
+				}
 				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round + 1, Figures: map[string]float64{}}
 				b.show(s)
 				b.done++
@@ -103,6 +108,7 @@ func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *res
 	if !running {
 		var err error
 		if t, err = b.start(ctx, kind); err != nil {
+			b.broken[kind.Name] = true
 			return err
 		}
 		if w.fresh {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -126,6 +127,30 @@ func TestRun(t *testing.T) {
 	require.Equal(t, "abababab", strings.Join(order, ""), "targets alternate within a round")
 	require.Equal(t, []string{"a", "b"}, starts, "the servers of a workload keep running")
 	require.Equal(t, 2, cases)
+}
+
+func TestRunWithoutServers(t *testing.T) {
+	t.Parallel()
+	var starts, notes []string
+	broken := peers.Kind{Name: "broken", Start: func(context.Context, string) (peers.Peer, error) {
+		starts = append(starts, "broken")
+		return nil, errors.New("not installed\nmore")
+	}}
+	samples := 0
+	_, err := Run(t.Context(), Settings{
+		Kinds: []peers.Kind{broken, memoryKind("a", &starts)}, Only: []string{"W1/1"}, Rounds: 3, Length: time.Millisecond,
+		Measured: func(s results.Sample) {
+			samples++
+			if s.Note != "" {
+				notes = append(notes, s.Note)
+			}
+		},
+		Finished: func([]results.Sample) {},
+	})
+	require.ErrorContains(t, err, "W1 workers=1 with broken, round 1: not installed")
+	require.Equal(t, []string{"broken", "a"}, starts, "servers that do not start are tried once")
+	require.Equal(t, []string{"not installed"}, notes)
+	require.Equal(t, 4, samples, "the other target is measured in each round")
 }
 
 func TestChild(t *testing.T) {
