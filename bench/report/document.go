@@ -70,6 +70,9 @@ func (d *document) section(work string) (string, error) {
 
 // machine describes where the runs took place, and the versions.
 func (d *document) machine() string {
+	if len(d.runs) == 0 {
+		return "There are no results yet.\n"
+	}
 	var out strings.Builder
 	out.WriteString("| run | processor | memory | disk | kernel | Go | commit | rounds |\n|---|---|---|---|---|---|---|---|\n")
 	versions := map[string]string{}

@@ -76,6 +76,10 @@ func TestRunsAreSeparate(t *testing.T) {
 func TestMissingTargets(t *testing.T) {
 	text := report(t, run([2]float64{1000, 100}))
 	expect(t, text, "no figure of ZooKeeper", "no figure of gated write", "### W4: the leader is killed", "Not measured in these results.")
+	failed := run([2]float64{1000, 100})
+	failed.Samples[1].Figures, failed.Samples[1].Note = map[string]float64{results.Errors: 0}, "etcd does not start"
+	expect(t, report(t, failed), "| 256 workers | etcd | no operation completed |", "\n- etcd: etcd does not start\n")
+	expect(t, report(t), "There are no results yet.")
 	text = report(t, results.Run{})
 	expect(t, text, "0 of ", "no figure of leased, correctness", "no peer is ahead")
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/leased-project/leased/bench/results"
 )
 
 // workNames returns the names of all workloads in their order.
@@ -67,25 +69,38 @@ func (s *summary) table(work string) string {
 	fmt.Fprintf(&out, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, at := range s.cases(work, w.by) {
 		for _, target := range s.targets(work) {
-			cells := []string{at.text(w.by)}
-			if !w.single {
-				cells = append(cells, label(target))
-			}
-			found := false
-			for _, name := range columns {
-				got := s.values(work, target, name, at).all()
-				found = found || got.count > 0
-				cells = append(cells, cell(got, figureOf(name).format))
-			}
-			for _, name := range compared {
-				cells = append(cells, s.comparison(work, target, name, at))
-			}
-			if found {
+			if cells := s.row(work, target, at, columns, compared); cells != nil {
 				fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
 			}
 		}
 	}
 	return out.String()
+}
+
+// row returns the cells of a case of a target, or nil if nobody tried to measure it. A target that was tried in vain has
+// a row that says so.
+func (s *summary) row(work, target string, at params, columns, compared []string) []string {
+	w := workloads[work]
+	if !slices.ContainsFunc(s.samples, func(m sample) bool { return m.Work == work && m.Target == target && m.matches(at) }) {
+		return nil
+	}
+	cells := []string{at.text(w.by)}
+	if !w.single {
+		cells = append(cells, label(target))
+	}
+	first, found := len(cells), false
+	for _, name := range columns {
+		got := s.values(work, target, name, at).all()
+		found = found || got.count > 0 && name != results.Errors
+		cells = append(cells, cell(got, figureOf(name).format))
+	}
+	for _, name := range compared {
+		cells = append(cells, s.comparison(work, target, name, at))
+	}
+	if !found && first < len(cells) {
+		cells[first] = "no operation completed"
+	}
+	return cells
 }
 
 // comparison returns the ratio of leased to a peer as a cell.
@@ -109,7 +124,7 @@ func (s *summary) measured(work string, names []string) (found []string) {
 	for _, name := range names {
 		if slices.ContainsFunc(s.samples, func(m sample) bool {
 			v, ok := m.Figures[name]
-			return m.Work == work && ok && (v != 0 || name != "errors")
+			return m.Work == work && ok && (v != 0 || name != results.Errors)
 		}) {
 			found = append(found, name)
 		}
