@@ -126,9 +126,15 @@ var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
 // a session.
 const maxAnswer = 64 << 20
 
+// windowSize is how many bytes a member may send before the client has read them. With a
+// fixed size gRPC does not measure the connection, for which it would send a ping with
+// almost every answer.
+const windowSize = 1 << 20
+
 // newConn returns a connection to a member. gRPC connects on first use.
 func (s *settings) newConn(address string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
 	options = append(append(options, s.dial...), more...)
 	return grpc.NewClient("passthrough:///"+address, options...)
 }

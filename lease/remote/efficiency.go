@@ -61,7 +61,7 @@ func (e *Efficiency) operation(ctx context.Context, session engine.SessionID) op
 // perlease.Session then releases what the member may have acquired.
 func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	op := e.operation(ctx, session)
-	op.acquire, op.ttl = &request, ttl
+	op.acquire, op.ttl = request, ttl
 	if request.Queued != nil {
 		op.queued = sync.OnceFunc(request.Queued)
 	}

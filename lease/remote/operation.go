@@ -13,7 +13,7 @@ import (
 type operation struct {
 	session     engine.SessionID
 	traceparent string
-	acquire     *engine.Request
+	acquire     engine.Request
 	ttl         time.Duration // of an acquire in efficiency mode
 	release     engine.Nonce  // in correctness mode
 	other       *pb.Operation
@@ -27,8 +27,8 @@ type operation struct {
 func (op *operation) append(b []byte, id uint64) ([]byte, error) {
 	h := wire.Header{ID: id, Session: op.session, Traceparent: op.traceparent}
 	switch {
-	case op.acquire != nil:
-		return wire.AppendAcquire(b, h, op.acquire, op.ttl), nil
+	case op.acquire.Nonce != 0:
+		return wire.AppendAcquire(b, h, &op.acquire, op.ttl), nil
 	case op.release != 0:
 		return wire.AppendRelease(b, h, op.release), nil
 	}

@@ -196,7 +196,7 @@ func (s *session) end(err error) {
 // Acquire requests a grant.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	op := s.operation(ctx)
-	op.acquire = &request
+	op.acquire = request
 	if request.Queued != nil {
 		op.queued = sync.OnceFunc(request.Queued)
 	}
