@@ -17,6 +17,7 @@
 //     waiters, holders and watchers.
 //   - leadership and package lessor: the work of a leader. It commits Lead, gives every
 //     session its full TTL, then serves, and proposes the end of expired sessions.
+//   - contact.go: followers notice a lost leader on time.
 //   - admission and catchUp: a node that lost its data folder does not vote.
 //   - peers.go and wentback.go: which peers may connect, and the refusal of a voter with
 //     an older data folder.

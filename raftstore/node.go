@@ -89,6 +89,7 @@ func Open(config Config) (*Node, error) {
 	n.work.Go(n.admission.run)
 	n.work.Go(n.watchLeadership)
 	n.work.Go(n.watchLeader)
+	n.work.Go(n.watchContact)
 	go n.committer.run()
 	return n, nil
 }
