@@ -15,6 +15,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // restart starts a node of the cluster again, with its configuration and folder.
@@ -201,4 +202,19 @@ func TestEmptiedProcessDoesNotVote(t *testing.T) {
 	_, err = emptied.call(call{Op: "join", Control: ps.leader().control})
 	require.NoError(t, err)
 	ps.agree()
+}
+
+// A node with an empty data folder answers no request on its real port.
+func TestEmptyNodeAdmitsNobodyOnItsPort(t *testing.T) {
+	node := openNode(t, Config{ID: "n1", Dir: t.TempDir(), Address: "127.0.0.1:0"})
+	peer, err := transport.Listen(transport.Config{ID: "n2", Address: "127.0.0.1:0"})
+	require.NoError(t, err)
+	t.Cleanup(func() { peer.Close() })
+	header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte(peer.LocalAddr())}
+	address := raft.ServerAddress(node.Address())
+	err = peer.AppendEntries("n1", address, &raft.AppendEntriesRequest{RPCHeader: header, Term: 7}, &raft.AppendEntriesResponse{})
+	require.ErrorContains(t, err, ErrStateLost.Error())
+	err = peer.RequestVote("n1", address, &raft.RequestVoteRequest{RPCHeader: header, Term: 7}, &raft.RequestVoteResponse{})
+	require.ErrorContains(t, err, ErrStateLost.Error())
+	require.EqualValues(t, 2, node.admission.refused.Load())
 }
