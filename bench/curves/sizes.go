@@ -81,7 +81,8 @@ func measureSessions(ctx context.Context, b *bench) error {
 // measureLeases measures the rate and the memory over the number of leases of one session, and the pause that a snapshot
 // of them causes.
 func measureLeases(ctx context.Context, b *bench) error {
-	return b.grow(ctx, b.upTo(1000, 10_000, 100_000, 1_000_000), func(size int) order { return order{Sessions: 1, Leases: size} },
+	// The leases of the workers count too: the members allow a user a million by default.
+	return b.grow(ctx, b.upTo(1000, 10_000, 100_000, 1_000_000), func(size int) order { return order{Sessions: 1, Leases: size - workers} },
 		func(c *cluster, size, round int) error {
 			if err := b.measureOwn(ctx, c, "leases", size, round); err != nil {
 				return err
