@@ -108,6 +108,30 @@ func awaitQueued(t *testing.T, n *Node, term *leadership, s *Session, request en
 	return w.wait(testContext(t), n.stopped)
 }
 
+// A deposed leader tells its waiters to ask the next one.
+func TestDeposedLeaderEndsItsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		holder, waiter := openSession(t, c.backend(), time.Minute), openSession(t, c.backend(), time.Minute)
+		_, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		request := lockRequest(1, "a")
+		request.Wait = true
+		ended := make(chan error, 1)
+		go func() { _, err := waiter.Acquire(testContext(t), request); ended <- err }()
+		synctest.Wait()
+		c.leader().stepDown("a test")
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			require.ErrorIs(t, err, engine.ErrUncertain)
+			require.ErrorContains(t, err, "repeat it with the same nonce")
+		default:
+			require.Fail(t, "the wait has not ended")
+		}
+	})
+}
+
 // A leader that was deposed between the answer "queued" and the wait ends the wait.
 func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
