@@ -4,8 +4,8 @@
 //
 // It computes medians, spreads and ratios. A ratio is the median of the ratios of the rounds, since the two services of
 // a ratio were measured one after the other in each round. The text comes from the template performance.md.tmpl, which
-// contains no measured figure: only calls of functions that print one. What was not measured says so.
+// contains no measured figure: only calls of functions that print one. The document says what was not measured.
 //
 // The nouns, in reading order: summary, the values of all runs; spread, a median with its range; workload, how a table and a plot
-// look; target, a goal; loss, a figure in which a peer is ahead; document, the functions of the template.
+// look; goal, a bound that a figure should reach; loss, a figure in which a peer is ahead; document, the functions of the template.
 package main

@@ -5,7 +5,7 @@ import "github.com/leased-project/leased/bench/results"
 // figure is how a figure is shown.
 type figure struct {
 	label string
-	// more says that more is better.
+	// more is set if a larger value is better.
 	more   bool
 	format func(float64) string
 }
@@ -18,12 +18,12 @@ var figures = map[string]figure{
 	results.PairP50:             {"pair p50, ms", false, number},
 	results.PairP99:             {"pair p99, ms", false, number},
 	results.CPU:                 {"CPU ms per 1,000 pairs", false, number},
-	results.CPUServers:          {"of it servers", false, number},
+	results.CPUServers:          {"of which servers", false, number},
 	results.Fairness:            {"most/fewest grants of a worker", false, number},
 	results.Errors:              {"errors", false, number},
 	results.TakeSeconds:         {"time to take all, s", false, number},
-	results.MemoryLeader:        {"bytes a lease, leader", false, number},
-	results.MemoryFollower:      {"bytes a lease, follower", false, number},
+	results.MemoryLeader:        {"bytes per lease, leader", false, number},
+	results.MemoryFollower:      {"bytes per lease, follower", false, number},
 	results.FailoverMillis:      {"to the first grant, ms", false, number},
 	results.LastMillis:          {"to the last worker's grant, ms", false, number},
 	results.MemoryTotalLeader:   {"memory of the leader", false, mebibytes},

@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/bench/results"
 )
 
-// goal is a row of the table of targets: a ratio to a peer, or without a peer a value, with the bound that it must reach.
+// goal is a row of the table of goals: a ratio to a peer, or a value if there is no peer, with the bound that it must reach.
 type goal struct {
 	name  string // in the template
 	text  string
@@ -30,7 +30,7 @@ const (
 	missed
 )
 
-// goals are all targets.
+// goals are all goals, in the order of the table.
 var goals = []goal{
 	{"own-etcd", "correctness, own locks, 256 workers, pairs/s", "W1", params{"workers": 256}, leased, results.Rate, etcd, true, 10},
 	{"own-zookeeper", "the same", "W1", params{"workers": 256}, leased, results.Rate, zookeeper, true, 7},
@@ -48,8 +48,8 @@ var goals = []goal{
 	{"failover-first", "leader killed, 16 workers, time to the next grant", "W4", params{"workers": 16}, leased, results.FailoverMillis, etcd, false, 0.5},
 	{"failover-last", "the same, time to the next grant of the last worker", "W4", params{"workers": 16}, leased, results.LastMillis, etcd, false, 0.5},
 	{"take-etcd", "100,000 leases with 64 workers, time to take them", "W3", params{"leases": 100_000}, leased, results.TakeSeconds, etcd, false, 0.1},
-	{"memory-leader", "the same, memory a lease of the leader", "W3", params{"leases": 100_000}, leased, results.MemoryLeader, etcd, false, 0.6},
-	{"memory-follower", "the same, memory a lease of a follower", "W3", params{"leases": 100_000}, leased, results.MemoryFollower, etcd, false, 0.6},
+	{"memory-leader", "the same, memory of the leader per lease", "W3", params{"leases": 100_000}, leased, results.MemoryLeader, etcd, false, 0.6},
+	{"memory-follower", "the same, memory of a follower per lease", "W3", params{"leases": 100_000}, leased, results.MemoryFollower, etcd, false, 0.6},
 	{"efficiency-256", "efficiency, own locks, 256 workers, pairs/s", "W1", params{"workers": 256}, efficiency, results.Rate, redsyncFive, true, 6},
 	{"efficiency-64", "efficiency, own locks, 64 workers, pairs/s", "W1", params{"workers": 64}, efficiency, results.Rate, redsyncFive, true, 4},
 	{"efficiency-cpu", "efficiency, own locks, 256 workers, CPU of servers and client", "W1", params{"workers": 256}, efficiency, results.CPU, redsyncFive, false, 0.25},
@@ -80,10 +80,10 @@ func (s *summary) measure(g goal) (spread, outcome) {
 	}
 }
 
-// goalTable returns the table of targets, and how many are reached.
+// goalTable returns the table of goals, and how many are reached.
 func (s *summary) goalTable() string {
 	var out strings.Builder
-	out.WriteString("| work | target | measured | reached |\n|---|---|---|---|\n")
+	out.WriteString("| work | goal | measured | reached |\n|---|---|---|---|\n")
 	counts := map[outcome]int{}
 	for _, g := range goals {
 		got, o := s.measure(g)
@@ -98,7 +98,7 @@ func (s *summary) goalTable() string {
 		}
 		fmt.Fprintf(&out, "| %s | %s%g%s%s | %s | %s |\n", g.text, word, g.bound, unit, against, got.format(format), s.verdict(g, o))
 	}
-	fmt.Fprintf(&out, "\n%d of %d targets are reached, %d are not, and %d were not measured.\n", counts[reached], len(goals), counts[missed], counts[missing])
+	fmt.Fprintf(&out, "\n%d of %d goals are reached, %d are not, and %d were not measured.\n", counts[reached], len(goals), counts[missed], counts[missing])
 	return out.String()
 }
 

@@ -12,7 +12,7 @@ type loss struct {
 	work, ours, peer, what string
 	at                     params
 	ratio                  spread
-	behind                 float64 // by which factor, above 1
+	behind                 float64 // factor by which leased is worse, above 1
 }
 
 // losses returns the comparisons in which the median is worse than that of a peer, the largest difference first.
@@ -63,10 +63,10 @@ func (s *summary) lossTable() string {
 		return "In these results no peer is ahead of leased in a figure that both have.\n"
 	}
 	var out strings.Builder
-	out.WriteString("| workload | | figure | ratio |\n|---|---|---|---|\n")
+	out.WriteString("| workload | size | figure | leased | peer | ratio of leased to the peer |\n|---|---|---|---|---|---|\n")
 	for _, l := range all {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s of %s to %s |\n",
-			workTitle(l.work), l.at.text(workloads[l.work].by), workloads[l.work].label(l.what), l.ratio.format(times), label(l.ours), label(l.peer))
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s |\n",
+			workTitle(l.work), l.at.text(workloads[l.work].by), workloads[l.work].label(l.what), label(l.ours), label(l.peer), l.ratio.format(times))
 	}
 	return out.String()
 }

@@ -87,21 +87,21 @@ func TestMissingTargets(t *testing.T) {
 func TestLosses(t *testing.T) {
 	r := run([2]float64{100, 400})
 	text := report(t, r)
-	expect(t, text, "pairs/s | 0.25x of leased, correctness to etcd |")
+	expect(t, text, "pairs/s | leased, correctness | etcd | 0.25x |")
 }
 
-// The text about a target that is missed appears only if it is.
-func TestReasonOfMissedTarget(t *testing.T) {
+// The text about a goal that is missed appears only if it is.
+func TestReasonOfMissedGoal(t *testing.T) {
 	r := run([2]float64{100, 400})
 	for i := range r.Samples {
 		r.Samples[i].Params["workers"] = 1
 	}
-	expect(t, report(t, r), "What bounds those that are not reached:\n\n- **One worker:**")
+	expect(t, report(t, r), "What limits the goals that are not reached:\n\n- **One worker:**")
 	for i := range r.Samples {
 		r.Samples[i].Figures[results.P50] = 1 + float64(9*(i%2)) // etcd has 10 ms
 	}
-	if strings.Contains(report(t, r), "What bounds") {
-		t.Error("a reason without a target that is missed")
+	if strings.Contains(report(t, r), "What limits") {
+		t.Error("a reason without a goal that is missed")
 	}
 }
 

@@ -77,8 +77,8 @@ func (s *summary) table(work string) string {
 	return out.String()
 }
 
-// row returns the cells of a case of a target, or nil if nobody tried to measure it. A target that was tried in vain has
-// a row that says so.
+// row returns the cells of a case of a target, or nil if there was no attempt to measure it. If every attempt failed, the
+// row says so.
 func (s *summary) row(work, target string, at params, columns, compared []string) []string {
 	w := workloads[work]
 	if !slices.ContainsFunc(s.samples, func(m sample) bool { return m.Work == work && m.Target == target && m.matches(at) }) {
