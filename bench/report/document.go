@@ -113,11 +113,11 @@ func (d *document) commands() string {
 	return out.String()
 }
 
-// isMissed says whether a target was measured and is not reached.
+// isMissed reports whether a goal was measured and is not reached.
 func (d *document) isMissed(name string) (bool, error) {
 	i := slices.IndexFunc(goals, func(g goal) bool { return g.name == name })
 	if i < 0 {
-		return false, fmt.Errorf("there is no target %q", name)
+		return false, fmt.Errorf("there is no goal %q", name)
 	}
 	_, o := d.measure(goals[i])
 	return o == missed, nil

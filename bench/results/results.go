@@ -1,7 +1,6 @@
 // Package results has the figures of a run of the benchmark, as they are stored.
 //
-// A file has single measurements only. Whoever reads it computes medians, spreads and
-// ratios.
+// A file has single measurements only. Its readers compute medians, spreads and ratios.
 package results
 
 import (
