@@ -20,7 +20,7 @@ import (
 // sampleRequest uses every field of a request.
 func sampleRequest() *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"), Addr: []byte("127.0.0.1:7000")},
-		Term: 7, Leader: []byte("127.0.0.1:7000"), PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300, Entries: []*raft.Log{
+		Term: 7, PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300, Entries: []*raft.Log{
 			{Index: 1<<40 + 1, Term: 7, Type: raft.LogCommand, Data: []byte("commands"), AppendedAt: time.Unix(1_700_000_000, 5).UTC()},
 			{Index: 1<<40 + 2, Term: 7, Type: raft.LogConfiguration, Data: bytes.Repeat([]byte{0xff}, 200), Extensions: []byte("more")},
 			{Index: 1<<40 + 3, Term: 7, Type: raft.LogNoop},

@@ -31,11 +31,11 @@ var errMessage = errors.New("malformed message of a peer")
 // byte strings after their lengths. A response starts with the text of an error. If it is
 // not empty, nothing follows.
 
-// appendRequest appends the message of a request to b.
+// appendRequest appends the message of a request to b. The field Leader is not sent, because
+// the header has the address.
 func appendRequest(b []byte, r *raft.AppendEntriesRequest) []byte {
 	b, start := begin(b)
 	b = appendHeader(b, r.RPCHeader)
-	b = appendBytes(b, r.Leader)
 	b = appendNumbers(b, r.Term, r.PrevLogEntry, r.PrevLogTerm, r.LeaderCommitIndex, uint64(len(r.Entries)))
 	for _, e := range r.Entries {
 		var at int64
@@ -121,7 +121,7 @@ func readMessage(r io.Reader, size *[4]byte) ([]byte, error) {
 // decodeRequest returns the request in a message. It shares the memory of the message.
 func decodeRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 	f := fields{rest: body}
-	r := &raft.AppendEntriesRequest{RPCHeader: f.header(), Leader: f.bytes(),
+	r := &raft.AppendEntriesRequest{RPCHeader: f.header(),
 		Term: f.number(), PrevLogEntry: f.number(), PrevLogTerm: f.number(), LeaderCommitIndex: f.number()}
 	const smallest = 6 // bytes of an entry
 	count := f.number()
