@@ -165,6 +165,6 @@ func (noRows) TypeMap() *pgtype.Map                         { return nil }
 type noResults struct{ err error }
 
 func (r noResults) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, r.err }
-func (r noResults) Query() (pgx.Rows, error)         { return noRows{r.err}, r.err }
-func (r noResults) QueryRow() pgx.Row                { return noRows{r.err} }
+func (r noResults) Query() (pgx.Rows, error)         { return noRows(r), r.err }
+func (r noResults) QueryRow() pgx.Row                { return noRows(r) }
 func (r noResults) Close() error                     { return r.err }
