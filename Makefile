@@ -58,6 +58,7 @@ bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md,
 	rm -f out/bench/*.json out/bench/*.txt
 	-cd bench && $(GO) run . $(BENCHFLAGS) -out ../out/bench/results.json
 	-cd bench && $(GO) run ./curves $(CURVEFLAGS) -out ../out/bench/curves.json
+	-cd bench && $(GO) run ./profiles -out ../out/bench/profiles.json
 	-$(MAKE) bench-gates
 	$(MAKE) bench-report
 
@@ -68,7 +69,7 @@ bench-gates: ## Run the benchmarks of gates and parts for docs/PERFORMANCE.md
 	$(GO) test -run '^$$' -bench . -skip 'Memory|Image' -benchtime 200ms -benchmem -timeout 30m $(PARTS) > out/bench/parts.txt
 
 bench-report: ## Write docs/PERFORMANCE.md again from the results of the last make bench
-	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/results.json ../out/bench/curves.json ../out/bench/*.txt 2>/dev/null)
+	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/*.json ../out/bench/*.txt 2>/dev/null)
 
 microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG)

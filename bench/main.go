@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime/pprof"
 	"slices"
@@ -73,7 +72,7 @@ func compare(ctx context.Context, f flags) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(), Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: commit()}
+	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(), Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: meter.Commit()}
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	var failed error
@@ -120,19 +119,6 @@ func choose(kinds []peers.Kind, chosen []string) ([]peers.Kind, error) {
 		return kinds, nil
 	}
 	return slices.DeleteFunc(kinds, func(kind peers.Kind) bool { return !slices.Contains(chosen, kind.Name) }), nil
-}
-
-// commit returns the commit of the source, with "+" if it has local changes.
-func commit() string {
-	head, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	text := strings.TrimSpace(string(head))
-	if exec.Command("git", "diff", "--quiet", "HEAD").Run() != nil {
-		text += "+"
-	}
-	return text
 }
 
 // profiled runs do, and writes a CPU profile of it if file is not empty.

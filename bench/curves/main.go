@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -80,7 +79,7 @@ func (b *bench) all(ctx context.Context, only, out string) error {
 			return fmt.Errorf("there is no curve %q", name)
 		}
 	}
-	b.run = results.Run{Machine: meter.Machine(b.folder), Versions: map[string]string{}, Started: time.Now().UTC(), Command: command(), Commit: commit()}
+	b.run = results.Run{Machine: meter.Machine(b.folder), Versions: map[string]string{}, Started: time.Now().UTC(), Command: command(), Commit: meter.Commit()}
 	var failed []string
 	for _, c := range curves {
 		if len(names) > 0 && !slices.Contains(names, c.name) {
@@ -106,12 +105,6 @@ func (b *bench) all(ctx context.Context, only, out string) error {
 
 // command returns the command line for the report.
 func command() string { return strings.Join(append([]string{"go run ./curves"}, os.Args[1:]...), " ") }
-
-// commit returns the commit of the repository, or nothing.
-func commit() string {
-	text, _ := exec.Command("git", "describe", "--tags", "--always", "--dirty").Output()
-	return strings.TrimSpace(string(text))
-}
 
 // add stores a measurement and shows it.
 func (b *bench) add(work, target string, size map[string]int, round int, figures map[string]float64, steal float64) {

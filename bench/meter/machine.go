@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -97,4 +98,18 @@ func syncTime(folder string) (time.Duration, error) {
 	}
 	slices.Sort(times)
 	return times[syncs/2], nil
+}
+
+// Commit returns the commit of the source, with "+" if it has local changes; nothing if it is
+// unknown.
+func Commit() string {
+	head, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	text := strings.TrimSpace(string(head))
+	if exec.Command("git", "diff", "--quiet", "HEAD").Run() != nil {
+		text += "+"
+	}
+	return text
 }

@@ -2,8 +2,7 @@
 // starts its real servers on loopback and uses the client library that its users use.
 //
 // The nouns, in reading order: [Kind], a row of the table of services; [Peer], running
-// servers; [Killer] and [MemoryReporter], peers that can do
-// more.
+// servers; [Killer], [Profiler] and [MemoryReporter], peers that can do more.
 package peers
 
 import (
@@ -55,6 +54,13 @@ type Killer interface {
 	KillLeader(ctx context.Context) error
 	// Restore starts killed servers again and waits until they take part.
 	Restore(ctx context.Context) error
+}
+
+// Profiler is a peer whose servers serve CPU profiles over HTTP, as net/http/pprof does.
+type Profiler interface {
+	Peer
+	// Profiles returns the addresses for the profiles of the leader and of a follower.
+	Profiles(ctx context.Context) (leader, follower string, err error)
 }
 
 // MemoryReporter is a peer that knows the memory of its data better than the kernel does.

@@ -35,6 +35,7 @@ func (d *document) text() ([]byte, error) {
 		"missed":   d.isMissed,
 		"gates":    d.gateTable,
 		"micro":    d.benchmarkTable,
+		"profiles": d.profileTable,
 		"figure":   d.figure,
 		"ratio":    d.ratioOf,
 		"has":      func(work string) bool { return len(d.targets(work)) > 0 },

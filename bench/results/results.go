@@ -70,6 +70,21 @@ const (
 	SnapshotBytes       = "snapshot_bytes"
 )
 
+// Profile is the work of a sample with the shares of the processor time of a process. Its
+// target is the client, the leader or a follower.
+const Profile = "profile"
+
+// Shares of a profile, 0 to 1.
+const (
+	SystemShare   = "system_calls"
+	RuntimeShare  = "go_runtime"
+	GRPCShare     = "grpc"
+	ProtobufShare = "protobuf"
+	RaftShare     = "raft_library"
+	LeasedShare   = "leased"
+	OtherShare    = "other"
+)
+
 // Read reads a file.
 func Read(path string) (Run, error) {
 	var run Run

@@ -128,6 +128,7 @@ type redisPeer struct{ *peer }
 
 var (
 	_ peers.Killer         = (*peer)(nil)
+	_ peers.Profiler       = (*peer)(nil)
 	_ peers.MemoryReporter = (*redisPeer)(nil)
 )
 
@@ -156,8 +157,17 @@ func (p *peer) KillLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leader.Kill()
+	p.service.members[leader].Kill()
 	return nil
+}
+
+// Profiles implements [peers.Profiler].
+func (p *peer) Profiles(ctx context.Context) (leader, follower string, err error) {
+	i, err := p.service.leader(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return p.service.profiles[i], p.service.profiles[(i+1)%members], nil
 }
 
 // Restore implements [peers.Killer].

@@ -36,6 +36,7 @@ type service struct {
 	program   string
 	members   []*process.Process
 	endpoints []string
+	profiles  []string // addresses of the profiles of the members
 	redis     []*testserver.RedisServer
 }
 
@@ -82,11 +83,11 @@ func (s *service) startMembers() error {
 	for _, node := range s.redis {
 		nodes = append(nodes, node.Addr)
 	}
-	addresses, err := process.FreeAddresses(2 * members)
+	addresses, err := process.FreeAddresses(3 * members)
 	if err != nil {
 		return err
 	}
-	s.endpoints = addresses[:members]
+	s.endpoints, s.profiles = addresses[:members], addresses[2*members:]
 	for i := range members {
 		id := string(rune('a' + i))
 		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.dir, id), "--listen=" + s.endpoints[i],
@@ -125,18 +126,18 @@ func (s *service) ready(ctx context.Context) error {
 	return nil
 }
 
-// leader returns the member that leads.
-func (s *service) leader(ctx context.Context) (*process.Process, error) {
+// leader returns the position of the member that leads.
+func (s *service) leader(ctx context.Context) (int, error) {
 	for i, endpoint := range s.endpoints {
 		if !s.members[i].Running() {
 			continue
 		}
 		status, err := statusOf(ctx, endpoint)
 		if err == nil && status.GetServes() {
-			return s.members[i], nil
+			return i, nil
 		}
 	}
-	return nil, errors.New("no member of leased leads")
+	return 0, errors.New("no member of leased leads")
 }
 
 func statusOf(ctx context.Context, endpoint string) (*leasedv1.StatusResponse, error) {
