@@ -51,14 +51,14 @@ func newBench() *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{Use: "bench", Short: "Measure the locks of a running service under load", Args: cobra.NoArgs,
 		Long: "Measure how fast a running service grants and frees locks. Workers acquire and release locks as fast as they\n" +
-			"can, which loads the cluster: other clients become slower meanwhile. The workloads:\n\n" +
+			"can. This loads the cluster, so other clients become slower while it runs. The workloads:\n\n" +
 			"  own        each worker acquires and releases its own lock\n" +
-			"  contended  all workers acquire and release one lock; FAIRNESS is the quotient of the most and the fewest\n" +
-			"             grants of a worker, so 1.00 is perfectly fair\n" +
+			"  contended  all workers acquire and release one lock; FAIRNESS is the most grants of a worker divided by\n" +
+			"             the fewest, so 1.00 is perfectly fair\n" +
 			"  hold       the workers acquire --leases locks and hold all of them at once\n\n" +
 			"A pair is an acquisition and its release. The names of all locks start with --prefix and are unique to this\n" +
 			"run. All locks are released at the end and after Ctrl-C. The policies of the service decide the mode of\n" +
-			"the locks: give a prefix whose policy has the mode that you want to measure.",
+			"the locks: choose a prefix whose policy has the mode that you want to measure.",
 		Example: "  leased bench\n  leased bench --work own --workers 256 --duration 30s\n  leased bench --work hold --leases 100000 --workers 64\n  leased bench --workers 16 --clients 16 --output json"}
 	f.access, f.redis, f.output = addAccess(c), addRedisAccess(c), addOutput(c)
 	flags := c.Flags()
@@ -128,7 +128,7 @@ func (f *benchFlags) validate() ([]benchWork, []lease.AcquireOption, error) {
 	return works, []lease.AcquireOption{lease.WithMode(mode)}, nil
 }
 
-// run does the workloads one after the other, and prints the figures of those that
+// run measures the workloads one after the other, and prints the figures of those that
 // have begun.
 func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, options []lease.AcquireOption) error {
 	target := &benchTarget{flags: f, options: options}
@@ -139,7 +139,7 @@ func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, 
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, lease.ErrForbidden) {
-			return fmt.Errorf("%w; the bench needs the right acquire:%s* or another --prefix", err, f.prefix)
+			return fmt.Errorf("%w; leased bench needs the right acquire:%s*: add it with 'leased user allow', or choose another --prefix", err, f.prefix)
 		}
 		return err
 	}
@@ -161,7 +161,7 @@ func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, 
 	return f.outcome(ctx, rows, err)
 }
 
-// measure does one workload and shows its progress.
+// measure measures one workload and shows its progress.
 func (f *benchFlags) measure(ctx context.Context, target load.Target, w benchWork, prefix string) (load.Result, error) {
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()

@@ -55,7 +55,7 @@ func TestBenchIsRefused(t *testing.T) {
 	_, api := single(t, "--users="+file)
 	env := append(endpoint(api), "LEASED_SECRET="+alice)
 	out := exits(t, 119, env, leased, "bench", "--duration=300ms")
-	require.Contains(t, out, "the bench needs the right acquire:bench/*")
+	require.Contains(t, out, "leased bench needs the right acquire:bench/*")
 	require.NotContains(t, out, "loading the cluster")
 	out = exits(t, 124, env, leased, "bench", "--prefix=load/", "--mode=efficiency")
 	require.Contains(t, out, "has mode correctness")
