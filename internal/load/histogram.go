@@ -21,8 +21,8 @@ const (
 // allocate. The zero Histogram is empty.
 type Histogram struct{ counts [buckets]atomic.Uint64 }
 
-// bucketOf returns the bucket of a duration. The first two powers of two above the
-// number of steps have buckets of one nanosecond.
+// bucketOf returns the bucket of a duration. Durations below 2*steps nanoseconds have
+// buckets of one nanosecond.
 func bucketOf(d time.Duration) int {
 	n := uint64(max(0, d))
 	shift := max(0, bits.Len64(n)-stepBits-1)

@@ -31,8 +31,8 @@ func (r Result) Rate() float64 {
 	return float64(r.Pairs) / r.Elapsed.Seconds()
 }
 
-// Fairness returns the quotient of the most and the fewest grants of a worker. 1 is
-// perfectly fair. A worker without a grant counts as one with a single grant.
+// Fairness returns the most grants of a worker divided by the fewest. 1 is perfectly
+// fair. A worker without a grant counts as one with a single grant.
 func (r Result) Fairness() float64 {
 	if len(r.Grants) == 0 {
 		return 0

@@ -37,8 +37,9 @@ type Options struct {
 	Begin, End func()
 	// Granted is called for each grant, within the warm-up too, while the lock is held.
 	Granted func(Grant)
-	// Abandon leaves the locks of a [Hold] to the end of their sessions, even if a service
-	// that ends them together does not answer in time.
+	// Abandon leaves the locks of a [Hold] to the end of their sessions instead of releasing
+	// each. Run then ignores errors of closing the clients, since a service that ends many
+	// locks at once may not answer in time.
 	Abandon bool
 	// Progress shows the number of pairs and the time left; it may be nil.
 	Progress *progress.Line
@@ -152,7 +153,7 @@ func (r *runner) loop(ctx context.Context, workers int, name func(worker int) st
 	case <-ended:
 		return elapsed, err
 	case <-time.After(endTime):
-		return elapsed, errors.Join(err, errors.New("operations did not end when the run was over"))
+		return elapsed, errors.Join(err, errors.New("some operations did not end after the run; their locks may stay held until their sessions expire"))
 	}
 }
 
@@ -209,7 +210,7 @@ func (r *runner) failed(ctx context.Context, err error) {
 	pause(ctx, pauseAfterError)
 }
 
-// wait shows the progress for a time.
+// wait waits for a time, or until ctx ends, and shows the progress.
 func (r *runner) wait(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ctx.Err() == nil; {
 		left := time.Until(end)
@@ -263,6 +264,6 @@ func (r *runner) close(ctx context.Context) error {
 	case <-within(wg.Wait):
 		return errors.Join(errs...)
 	case <-time.After(drainTime + endTime):
-		return errors.New("clients did not close")
+		return errors.New("some clients did not close; their locks may stay held until their sessions expire")
 	}
 }
