@@ -3,8 +3,8 @@
 //
 // It does not measure a network. Everything runs on one machine over loopback, so CPU
 // time, system calls and the disk dominate. Only the ratios of one run carry over to
-// other machines, and on a busy machine they vary too: each sample has the steal time of
-// the machine beside it.
+// other machines, and on a busy machine they vary too, so each sample also has the steal
+// time of the machine.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&f.out, "out", "", "file for the results, as JSON")
 	flag.StringVar(&f.program, "leased", "", "program of the members of leased (default: built from this repository)")
 	flag.StringVar(&f.profile, "cpuprofile", "", "file for a CPU profile of this process, the client")
-	child := flag.String("child", "", "internal: be a process of a workload that needs several")
+	child := flag.String("child", "", "internal: run as one of the processes of a workload")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -54,7 +54,7 @@ func main() {
 	flag.IntVar(&b.largest, "max", 1_000_000, "largest number of leases, waiters or sessions")
 	only := flag.String("only", "", "curves to measure, separated by commas: waiters, batch, sessions, nodes, leases (with snapshot); all if empty")
 	out := flag.String("out", "curves.json", "file for the results")
-	holder := flag.String("hold", "", "used by the program itself: hold leases of these members")
+	holder := flag.String("hold", "", "internal: hold leases of the members at these addresses")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,12 +71,12 @@ func main() {
 	}
 }
 
-// all measures the curves. A curve that fails leaves the others alone: the results then lack some of its points.
+// all measures the curves. If one fails, the others are still measured, and the results lack some of its points.
 func (b *bench) all(ctx context.Context, only, out string) error {
 	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
 	for _, name := range names {
 		if !slices.ContainsFunc(curves, func(c curve) bool { return c.name == name }) {
-			return fmt.Errorf("there is no curve %q", name)
+			return fmt.Errorf("there is no curve %q: choose from waiters, batch, sessions, nodes, leases", name)
 		}
 	}
 	b.run = results.Run{Machine: meter.Machine(b.folder), Versions: map[string]string{}, Started: time.Now().UTC(), Command: command(), Commit: meter.Commit()}
@@ -98,7 +98,7 @@ func (b *bench) all(ctx context.Context, only, out string) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("incomplete: %s; %s has the other figures", strings.Join(failed, ", "), out)
+		return fmt.Errorf("incomplete curves: %s; %s has the other figures", strings.Join(failed, ", "), out)
 	}
 	return nil
 }

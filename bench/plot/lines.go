@@ -10,7 +10,7 @@ type Lines struct {
 	XLabel, YLabel string
 	LogX, LogY     bool
 	Series         []Series
-	// Limit is a horizontal line with a label, such as a promise; 0 draws none.
+	// Limit is a horizontal line with a label, such as a goal; 0 draws none.
 	Limit      float64
 	LimitLabel string
 }

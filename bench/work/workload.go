@@ -88,7 +88,7 @@ func selected(only []string) ([]workload, error) {
 		if sized {
 			w.cases = slices.DeleteFunc(w.cases, func(p params) bool { return fmt.Sprint(p["workers"]) != size })
 			if len(w.cases) == 0 {
-				return nil, fmt.Errorf("%s has no case with %s workers", name, size)
+				return nil, fmt.Errorf("%s has no case with %s workers: choose from %s", name, size, sizesOf(workloads[i]))
 			}
 		}
 		if at := slices.IndexFunc(chosen, func(c workload) bool { return c.name == name }); at >= 0 {
@@ -98,6 +98,17 @@ func selected(only []string) ([]workload, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// sizesOf lists the numbers of workers of a workload.
+func sizesOf(w workload) string {
+	var sizes []string
+	for _, p := range w.cases {
+		if size := fmt.Sprint(p["workers"]); !slices.Contains(sizes, size) {
+			sizes = append(sizes, size)
+		}
+	}
+	return strings.Join(sizes, ", ")
 }
 
 // measures reports whether a workload is measured on a kind of service.

@@ -1,5 +1,6 @@
-// Command check tests the drivers of the peers: that a lock excludes, and that a pair
-// costs the expected time. Run it after a change of a driver:
+// Command check tests how the benchmark uses ZooKeeper, Consul, Redis and PostgreSQL: it checks
+// that a lock excludes, and prints what a pair costs. Run it after a change of a package in
+// peers; without names it checks all targets of these services:
 //
 //	go run ./peers/check [-workers 16] [-time 5s] zookeeper redsync-5 ...
 //

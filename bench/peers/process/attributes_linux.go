@@ -3,7 +3,7 @@ package process
 import "syscall"
 
 // attributes returns the attributes of a server: the kernel kills it if the benchmark is
-// killed. Its own process group keeps Ctrl-C in a terminal from it.
+// killed. It has its own process group, so Ctrl-C in a terminal does not stop it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// attributes returns the attributes of a server. Its own process group keeps Ctrl-C in a
-// terminal from it.
+// attributes returns the attributes of a server. It has its own process group, so Ctrl-C
+// in a terminal does not stop it.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

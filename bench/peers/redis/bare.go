@@ -28,8 +28,8 @@ func sumOf(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// bareTarget is a baseline, what a majority of Redis nodes costs at least: one pipelined
-// script per node with a counter, and nothing else. Do not use it as a lock: it has no
+// bareTarget is a baseline, the least that a lock on a majority of Redis nodes can cost: one
+// pipelined script per node with a counter, and nothing else. Do not use it as a lock: it has no
 // renewal, no waiting and no clean-up, and its tokens are not unique.
 type bareTarget struct {
 	name      string
@@ -109,7 +109,7 @@ func (c *bareClient) ask(sum string, args ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.yes < v.need {
-		return errors.New("no quorum")
+		return errors.New("no majority of the Redis nodes accepted the request")
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package redis runs Redis servers and takes locks with the client libraries redsync and
 // redislock. Both give a lease without a fencing token, and poll while a lock is held.
 //
-// The servers have no persistence: a lock outlives no server, with either library.
+// The servers have no persistence: a server that restarts has lost its locks.
 //
 // The nouns, in reading order: fleet, the running servers; redsyncTarget and
 // redislockTarget, the libraries; bareTarget, a baseline.

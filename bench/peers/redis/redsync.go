@@ -57,7 +57,8 @@ func (c *redsyncClient) Acquire(ctx context.Context, name string) (load.Held, er
 	}
 }
 
-// isTaken reports whether others hold the lock, or enough of it that nobody does.
+// isTaken reports whether another worker holds the lock, or the votes of the nodes are
+// split so that none does.
 func isTaken(err error) bool {
 	var taken *redsync.ErrTaken
 	var node *redsync.ErrNodeTaken

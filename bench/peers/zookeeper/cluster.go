@@ -30,7 +30,7 @@ import (
 const (
 	nodes     = 3
 	startTime = time.Minute
-	// warmUp is how long the Java virtual machine needs to compile what is used often.
+	// warmUp is how long the Java virtual machine needs to compile the code that is used often.
 	warmUp = 25 * time.Second
 	// The manifest of the first archive names the archives that it needs.
 	classPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
@@ -40,7 +40,7 @@ const (
 )
 
 // settings are those of the example that ZooKeeper ships, with three exceptions: the
-// number of connections from one host is not limited, the HTTP server of administrators
+// number of connections from one host is not limited, the HTTP server for administrators
 // is off, since its port is fixed, and servers of an ensemble have addresses.
 const settings = `tickTime=2000
 initLimit=10
