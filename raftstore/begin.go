@@ -14,9 +14,9 @@ import (
 // methods are called on the goroutine that applies the log, or on another one, and must not
 // block.
 type Caller interface {
-	// Done receives the outcome, once: what Acquire or Release would return.
+	// Done receives the outcome, once. It is what Acquire or Release would return.
 	Done(grant engine.Grant, err error)
-	// Flush is called after Done, when all outcomes of the same log entry were delivered.
+	// Flush is called after Done, when all outcomes of the same log entry have been delivered.
 	Flush()
 }
 
@@ -59,7 +59,8 @@ func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c 
 	return nil
 }
 
-// BeginRelease is Release for a caller that does not wait, as Begin is Acquire.
+// BeginRelease is Release for a caller that does not wait. It returns at once and may be
+// delayed until Backend.Flush, as Begin.
 func (s *Session) BeginRelease(nonce engine.Nonce, c Caller) error {
 	n, err := s.backend.leader()
 	if err != nil {
@@ -126,7 +127,7 @@ func (a *acquisition) deliver(result machine.Result, err error) {
 
 func (a *acquisition) flush() { a.caller.Flush() }
 
-// errWaitEnded ends the waits of a leader that is deposed.
+// errWaitEnded ends the waits on a node that has lost its leadership.
 var errWaitEnded = fmt.Errorf("%w: the leader has changed, and the attempt is still queued; repeat it with the same nonce", engine.ErrUncertain)
 
 // await waits for the grant of a queued attempt. If this node loses its leadership, the
@@ -171,7 +172,7 @@ func (a *acquisition) granted(w *hub.Wait) {
 	a.flush()
 }
 
-// end converts the outcome of the attempt for the caller.
+// end passes the outcome of the attempt to the caller.
 func (a *acquisition) end(result machine.Result, err error) {
 	if a.stop != nil {
 		a.stop()

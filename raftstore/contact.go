@@ -12,8 +12,8 @@ import (
 const contactSteps = 5
 
 // watchContact makes a follower notice a lost leader when HeartbeatTimeout has passed since
-// the last contact. The Raft library looks only when a timer expires that runs for one to two
-// times HeartbeatTimeout, whenever the last contact was, and a follower that has not noticed
+// the last contact. The Raft library checks only when a timer of one to two times
+// HeartbeatTimeout expires, which does not restart at a contact. Until then the follower
 // refuses its vote. An election still begins only after a full HeartbeatTimeout without
 // contact: the library checks that itself.
 func (n *Node) watchContact() {
@@ -28,7 +28,7 @@ func (n *Node) watchContact() {
 		left := n.contactLeft()
 		if left <= 0 {
 			if err := n.catchUp.checkContact(); err != nil {
-				n.logger.Warn("cannot check the contact to the leader early", "error", err)
+				n.logger.Warn("cannot check early whether the leader is lost; the Raft library checks later", "error", err)
 			}
 			left = n.config.HeartbeatTimeout
 		}
@@ -36,7 +36,7 @@ func (n *Node) watchContact() {
 	}
 }
 
-// contactLeft returns the time until this node should check its contact to the leader.
+// contactLeft returns the time until this node should check its contact with the leader.
 func (n *Node) contactLeft() time.Duration {
 	leader, _ := n.Leader()
 	last := n.raft.LastContact()
@@ -61,8 +61,9 @@ func (n *Node) turnAfter(leader string) int {
 	return slices.Index(voters, n.ID())
 }
 
-// checkContact makes the Raft library check the contact to the leader now. It does that when
-// its timeouts become shorter. A node that has not caught up starts no election.
+// checkContact makes the Raft library check the contact with the leader now. The library does
+// that when its timeouts become shorter, so they are raised by a millisecond and set back. A
+// node that has not caught up starts no election.
 func (c *catchUp) checkContact() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

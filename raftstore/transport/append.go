@@ -14,9 +14,9 @@ import (
 // connBuffer is the size of the read buffer of a connection for AppendEntries.
 const connBuffer = 16 << 10
 
-// appender sends AppendEntries requests, on connections of their own. Nearly all messages
-// between members are of this kind, and the codec of the Raft library finds their fields by
-// reflection and by name.
+// appender sends AppendEntries requests on connections of their own, with a codec of their
+// own. Nearly all messages between members are of this kind, and the codec of the Raft
+// library is slow: it finds fields by reflection and by name.
 type appender struct {
 	stream *stream
 
@@ -34,7 +34,7 @@ type member struct {
 type appendConn struct {
 	net.Conn
 	in    *bufio.Reader
-	out   []byte // the request, after what the peer must know first
+	out   []byte // the next request; on a new connection it follows the format and its version
 	size  [4]byte
 	limit *time.Timer // closes the connection during a call that takes longer than rpcTimeout
 }
@@ -94,7 +94,7 @@ func (c *appendConn) call(request *raft.AppendEntriesRequest, response *raft.App
 	c.limit.Reset(rpcTimeout)
 	body, err := c.exchange(request)
 	if !c.limit.Stop() {
-		return nil, fmt.Errorf("no answer for %v", rpcTimeout)
+		return nil, fmt.Errorf("no answer within %v", rpcTimeout)
 	}
 	if err != nil {
 		return nil, err
