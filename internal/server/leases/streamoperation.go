@@ -20,7 +20,7 @@ type operation struct {
 	waiter   *redisWaiter // of an acquire in efficiency mode that waits
 	measured metrics.Acquire
 	trace    *tracing.Call
-	admitted func() // ends the count against the limits of the user, nil if there is none
+	admitted func() // tells the limits of the user that the operation has ended; nil if it was not counted
 
 	answer pb.Answer
 	err    error
@@ -37,8 +37,8 @@ func (st *stream) newOperation(op *pb.Operation) *operation {
 	return o
 }
 
-// begin starts an operation in correctness mode, which needs no goroutine. It returns false
-// if the operation needs one.
+// begin starts an acquire or a release in correctness mode, which needs no goroutine of its
+// own. It returns false for any other operation: the caller then calls run on a goroutine.
 func (o *operation) begin() bool {
 	st := o.stream
 	switch call := o.op.Call.(type) {
@@ -58,7 +58,7 @@ func (o *operation) begin() bool {
 		}
 		s, err := st.session(engine.SessionID(o.op.Session))
 		if err != nil {
-			return false // the Raft machine knows whether there is such a session
+			return false // not a session of this stream; only the state machine knows whether it exists
 		}
 		if err := o.prepare(); err != nil {
 			o.end(err)
@@ -97,7 +97,8 @@ func (o *operation) beginAcquire(call *pb.AcquireCall) error {
 	return s.raft.Begin(o.stream.ctx, request, o)
 }
 
-// request returns the request of a valid acquire that the user may make.
+// request returns the request of an acquire, after checking that it is valid and that the
+// user has the rights.
 func (o *operation) request(call *pb.AcquireCall) (engine.Request, error) {
 	st := o.stream
 	request, err := wire.ToRequest(call)
