@@ -3,12 +3,12 @@ package remote
 import "runtime"
 
 const (
-	// messageSize is the size from which a message takes no more operations. Members
-	// refuse messages of more than 4 MiB.
+	// messageSize is the size at which a message is full, and takes no more operations.
+	// Members refuse messages of more than 4 MiB.
 	messageSize = 1 << 20
-	// maxDirect is how many bytes may be without an answer for a caller to send its
-	// operation itself. gRPC buffers 64 KiB before it blocks, and a caller must not be
-	// blocked when its context ends.
+	// maxDirect is the largest number of unanswered bytes with which a caller still sends
+	// its operation itself. gRPC blocks after 64 KiB, and a blocked caller could not return
+	// when its context ends.
 	maxDirect = 32 << 10
 )
 
@@ -17,8 +17,8 @@ const (
 // writes the message itself, which saves waking another goroutine. The connection's mu
 // guards all fields.
 type sender struct {
-	busy     bool          // someone is about to write what is in out
-	wake     chan struct{} // has room for one: the send goroutine continues
+	busy     bool          // a goroutine writes, or is about to write what is in out
+	wake     chan struct{} // wakes the send goroutine; has room for one
 	full     []*[]byte     // messages that take no more operations
 	out      *[]byte       // operations to send, nil if there are none
 	added    uint64        // number of operations ever added
@@ -45,8 +45,8 @@ func (s *sender) add(op *operation, id uint64) (end uint64, err error) {
 	return s.enqueued, nil
 }
 
-// start reports whether the caller has to send the message that it added to. Otherwise
-// someone else does.
+// start reports whether the caller has to send the message with its operation. Otherwise
+// another goroutine sends it.
 func (s *sender) start() bool {
 	if s.busy {
 		return false
