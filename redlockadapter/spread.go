@@ -15,9 +15,9 @@ import (
 //   - they do not answer within a third of Config.NodeTimeout;
 //   - the lease is held for longer than spreadAfter.
 //
-// So a lease is on a quorum when it is granted, and soon on all nodes: to end early, it
-// must be lost on a majority of them. A lease that is released sooner costs nothing on the
-// others, and they need no release. No token depends on this: for the protocol, a node that
+// So a lease is on a quorum when it is granted, and soon on all nodes. From then on it ends
+// early only if a majority of the nodes lose it. A lease that is released sooner costs nothing
+// on the other nodes, and they need no release. No token depends on this: for the protocol, a node that
 // was not asked is one whose request is late.
 const (
 	spreadAfter = 20 * time.Millisecond
@@ -62,7 +62,7 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
 }
 
 // takeRest returns the nodes that were not asked, and counts them as asked. The caller
-// holds mu, and sends them the request when it no longer does.
+// holds mu, and sends them the request after it has unlocked mu.
 func (a *attempt) takeRest() uint64 {
 	rest := a.unasked
 	if a.ended {
@@ -99,7 +99,7 @@ type spreading struct {
 	at      engine.Instant // when it is due
 }
 
-// add has the remaining nodes asked, unless the lease ends before.
+// add asks the remaining nodes after spreadAfter, unless the lease has ended by then.
 func (s *spread) add(a *attempt, now engine.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *spread) add(a *attempt, now engine.Instant) {
 	}
 }
 
-// run asks for the leases that are due.
+// run asks the remaining nodes for the leases that are due.
 func (s *spread) run() {
 	now := s.clock.Now()
 	s.mu.Lock()
