@@ -60,7 +60,7 @@ func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c 
 }
 
 // BeginRelease is Release for a caller that does not wait. It returns at once and may be
-// delayed until Backend.Flush, as Begin.
+// delayed until Backend.Flush, like Begin.
 func (s *Session) BeginRelease(nonce engine.Nonce, c Caller) error {
 	n, err := s.backend.leader()
 	if err != nil {

@@ -99,7 +99,7 @@ type details struct {
 }
 
 // detailsOf returns the details of a lease as JSON. The usual ones, of one lock without
-// metadata, are encoded by hand: encoding/json takes five times as long.
+// metadata, are encoded by hand, because encoding/json takes several times as long.
 func detailsOf(h *engine.Held) string {
 	if len(h.Resources) == 1 && len(h.Metadata) == 0 && h.Holder != "" && plainText(h.Holder) {
 		text := make([]byte, 0, len(h.Holder)+len(`{"holder":"","ttl":}`)+20)

@@ -17,14 +17,14 @@ import (
 //
 // So a lease is on a quorum when it is granted, and soon on all nodes. From then on it ends
 // early only if a majority of the nodes lose it. A lease that is released sooner costs nothing
-// on the other nodes, and they need no release. No token depends on this: for the protocol, a node that
-// was not asked is one whose request is late.
+// on the other nodes, and they need no release. No token depends on this: for the protocol, a
+// node that was not asked is one whose request is late.
 const (
 	spreadAfter = 20 * time.Millisecond
 	// minSpreadTTL is the TTL from which attempts ask a quorum first.
 	minSpreadTTL = 10 * spreadAfter
 	// A node is asked last if its round trips take longer than slowFactor times those of
-	// the fastest node, and slowMargin.
+	// the fastest node plus slowMargin.
 	slowFactor = 4
 	slowMargin = 5 * time.Millisecond
 )
