@@ -47,12 +47,12 @@ const warmUp = 500 * time.Millisecond
 
 func main() {
 	b := &bench{line: progress.New(os.Stderr, time.Now)}
-	flag.StringVar(&b.program, "leased", "", "program of the members; built from this repository if empty")
+	flag.StringVar(&b.program, "leased", "", "program of the members (default: built from this repository)")
 	flag.StringVar(&b.folder, "dir", os.TempDir(), "folder for the data of the servers")
 	flag.IntVar(&b.rounds, "rounds", 3, "measurements of each point")
 	flag.DurationVar(&b.length, "time", 2*time.Second, "length of a measurement")
 	flag.IntVar(&b.largest, "max", 1_000_000, "largest number of leases, waiters or sessions")
-	only := flag.String("only", "", "curves to measure, separated by commas: waiters, batch, sessions, nodes, leases (with snapshot); all if empty")
+	only := flag.String("only", "", "curves to measure, separated by commas: waiters, batch, sessions, nodes, leases (with snapshot) (default all)")
 	out := flag.String("out", "curves.json", "file for the results")
 	holder := flag.String("hold", "", "internal: hold leases of the members at these addresses")
 	flag.Parse()

@@ -23,10 +23,10 @@ import (
 var sizes = []int{1, 16, 256}
 
 func main() {
-	program := flag.String("leased", "", "program of the members; built from this repository if empty")
+	program := flag.String("leased", "", "program of the members (default: built from this repository)")
 	length := flag.Duration("time", 10*time.Second, "length of a profile")
 	out := flag.String("out", "profiles.json", "file for the results")
-	keep := flag.String("keep", "", "folder for the profiles themselves, for 'go tool pprof'; removed if empty")
+	keep := flag.String("keep", "", "folder that keeps the profiles, for 'go tool pprof' (default: they are removed)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
