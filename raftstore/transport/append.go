@@ -21,7 +21,7 @@ type appender struct {
 	stream *stream
 
 	mu   sync.Mutex
-	idle map[member][]*appendConn // at most maxPool for each member
+	idle map[member][]*appendConn // at most maxIdle for each member
 }
 
 // member is the target of a call.
@@ -62,10 +62,10 @@ func (a *appender) call(to member, request *raft.AppendEntriesRequest, response 
 func (a *appender) connection(to member) (*appendConn, error) {
 	a.mu.Lock()
 	if idle := a.idle[to]; len(idle) > 0 {
-		last := len(idle) - 1
-		a.idle[to] = idle[:last]
+		c := idle[len(idle)-1]
+		a.idle[to] = idle[:len(idle)-1]
 		a.mu.Unlock()
-		return idle[last], nil
+		return c, nil
 	}
 	a.mu.Unlock()
 	conn, err := a.stream.Dial(memberAt(to.id, to.address), rpcTimeout)
@@ -81,7 +81,7 @@ func (a *appender) connection(to member) (*appendConn, error) {
 func (a *appender) keep(to member, c *appendConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.idle[to]) < maxPool {
+	if len(a.idle[to]) < maxIdle {
 		a.idle[to] = append(a.idle[to], c)
 		return
 	}

@@ -20,6 +20,8 @@ const (
 	// maxMessage is the maximum size of a message. A request has at most 64 entries, and
 	// an entry about 1 MiB.
 	maxMessage = 256 << 20
+	// maxEntries bounds the entries of a request. The Raft library sends at most 64.
+	maxEntries = 1 << 10
 	// readStep is how much of a message is read before more memory is allocated for it.
 	readStep = 1 << 20
 )
@@ -125,7 +127,7 @@ func decodeRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 		Term: f.number(), PrevLogEntry: f.number(), PrevLogTerm: f.number(), LeaderCommitIndex: f.number()}
 	const smallest = 6 // bytes of an entry
 	count := f.number()
-	if count > uint64(len(f.rest)/smallest) {
+	if count > min(maxEntries, uint64(len(f.rest)/smallest)) {
 		return nil, fmt.Errorf("%w: %d entries in %d bytes", errMessage, count, len(f.rest))
 	}
 	if count > 0 {

@@ -43,6 +43,9 @@ func (s *stream) receiveFormat(p *peerConn, in *bufio.Reader) error {
 	if err := engine.CheckFormat("append entries", uint64(start[1]), AppendVersion); err != nil {
 		return err
 	}
+	if start[1] == 0 {
+		return fmt.Errorf("%w: version 0 of append entries", errMessage)
+	}
 	return s.receiveAppends(p, in)
 }
 

@@ -18,8 +18,10 @@ import (
 const (
 	// rpcTimeout bounds one call to a peer.
 	rpcTimeout = 10 * time.Second
-	// maxPool is how many idle connections to a peer are kept.
-	maxPool = 3
+	// maxIdle is how many idle connections for AppendEntries to a peer are kept. The Raft
+	// library keeps none for its other requests: they are rare, and a request on a
+	// connection to an earlier process of the peer would fail.
+	maxIdle = 3
 )
 
 var (
@@ -100,7 +102,7 @@ func Listen(c Config) (*TCP, error) {
 	}
 	s := newStream(c, listener, advertised)
 	return &TCP{stream: s, appends: newAppender(s), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger: c.Logger, Stream: s, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
+		Logger: c.Logger, Stream: s, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
 	})}, nil
 }
 
