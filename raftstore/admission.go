@@ -48,7 +48,7 @@ const (
 // after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
 	a := &admission{Transport: n.transport, node: n}
-	if _, tcp := n.transport.(*transport.TCP); !tcp {
+	if n.config.Transport != nil { // otherwise the node's own transport asks admitRequest
 		a.requests = make(chan raft.RPC)
 	}
 	if err := n.storage.checkWentBack(); err != nil {

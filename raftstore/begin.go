@@ -35,6 +35,9 @@ func (s *Session) Begin(ctx context.Context, request engine.Request, c Caller) e
 
 // begin starts an acquire on the node that leads.
 func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c Caller) (err error) {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
 	if request.Mode == engine.Efficiency {
 		return n.refuseEfficiency(request)
 	}
@@ -50,13 +53,10 @@ func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c 
 	if a.fresh, err = s.register(n, a.term, &a.command.Request); err != nil {
 		return err
 	}
-	if !n.committer.enqueue(a.term, &a.command, a) {
-		if a.fresh {
-			s.unregister(request.Nonce)
-		}
-		return ErrBusy
+	if err = n.committer.enqueue(a.term, &a.command, a); err != nil && a.fresh {
+		s.unregister(request.Nonce)
 	}
-	return nil
+	return err
 }
 
 // BeginRelease is Release for a caller that does not wait. It returns at once and may be
@@ -74,10 +74,7 @@ func (s *Session) BeginRelease(nonce engine.Nonce, c Caller) error {
 	if term == nil {
 		return n.notLeader()
 	}
-	if !n.committer.enqueue(term, &r.command, r) {
-		return ErrBusy
-	}
-	return nil
+	return n.committer.enqueue(term, &r.command, r)
 }
 
 // Flush proposes the operations that Begin and BeginRelease have started.
@@ -223,29 +220,40 @@ func refusal(request *engine.Request, result machine.Result) error {
 	return fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }
 
-// waitingCaller is a Caller that waits. It has room for one outcome.
-type waitingCaller chan grantOrError
+// waitingCaller is a Caller that waits.
+type waitingCaller struct {
+	outcome chan grantOrError // has room for one
+	queued  chan struct{}     // has room for one: the attempt is queued
+}
 
 type grantOrError struct {
 	grant engine.Grant
 	err   error
 }
 
+func newWaitingCaller() waitingCaller {
+	return waitingCaller{outcome: make(chan grantOrError, 1), queued: make(chan struct{}, 1)}
+}
+
 // Done passes on the outcome.
-func (w waitingCaller) Done(grant engine.Grant, err error) { w <- grantOrError{grant, err} }
+func (w waitingCaller) Done(grant engine.Grant, err error) { w.outcome <- grantOrError{grant, err} }
 
 // Flush does nothing: Done has woken the caller.
 func (waitingCaller) Flush() {}
 
-// wait waits for the outcome. It does not wait for the Raft library, which may drop an
-// operation on shutdown.
-func (w waitingCaller) wait(ctx context.Context, stopped <-chan struct{}) (engine.Grant, error) {
-	select {
-	case out := <-w:
-		return out.grant, out.err
-	case <-ctx.Done():
-		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
-	case <-stopped:
-		return engine.Grant{}, ErrStopped
+// wait waits for the outcome, and calls queued on the goroutine of the caller. It does not wait
+// for the Raft library, which may drop an operation on shutdown.
+func (w waitingCaller) wait(ctx context.Context, stopped <-chan struct{}, queued func()) (engine.Grant, error) {
+	for {
+		select {
+		case <-w.queued:
+			queued()
+		case out := <-w.outcome:
+			return out.grant, out.err
+		case <-ctx.Done():
+			return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+		case <-stopped:
+			return engine.Grant{}, ErrStopped
+		}
 	}
 }

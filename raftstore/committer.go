@@ -76,8 +76,9 @@ type committer struct {
 	replies  sync.Pool     // of empty replies
 	sent     atomic.Pointer[flight]
 
-	mu    sync.Mutex
-	queue *proposer.Queue[caller]
+	mu     sync.Mutex
+	queue  *proposer.Queue[caller]
+	closed bool // the node has stopped
 }
 
 func newCommitter(n *Node) *committer {
@@ -105,8 +106,8 @@ func (c *committer) commit(ctx context.Context, term *leadership, command machin
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
 	r := c.newReply()
-	if !c.enqueue(term, command, r) {
-		return machine.Result{}, ErrBusy
+	if err := c.enqueue(term, command, r); err != nil {
+		return machine.Result{}, err
 	}
 	c.wakeUp()
 	return c.wait(ctx, r)
@@ -119,16 +120,24 @@ func (c *committer) newReply() reply {
 	return make(reply, 1)
 }
 
-// enqueue adds an operation to the queue. It reports false if the queue is full. The
-// operation is proposed after wakeUp, if not earlier.
-func (c *committer) enqueue(term *leadership, command machine.Command, r receiver) bool {
+// enqueue adds an operation to the queue. After an error nothing has happened. The operation
+// is proposed after wakeUp, if not earlier.
+func (c *committer) enqueue(term *leadership, command machine.Command, r receiver) error {
 	op := operation{Command: command, Caller: caller{r, c.node.arrival(command)}}
 	if term != nil {
 		op.Leadership = term.number
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.queue.Add(op)
+	switch {
+	case c.closed:
+		return ErrStopped
+	case !c.queue.Add(op):
+		return ErrBusy
+	case c.queue.Len() >= proposer.MaxOperations: // they fill an entry
+		c.wakeUp()
+	}
+	return nil
 }
 
 // wakeUp makes run look at the queue.
@@ -150,6 +159,22 @@ func (c *committer) wait(ctx context.Context, r reply) (machine.Result, error) {
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-c.node.stopped:
 		return machine.Result{}, ErrStopped
+	}
+}
+
+// end answers all operations when the node stops: the Raft library may never answer them.
+func (c *committer) end() {
+	<-c.node.stopped
+	c.mu.Lock()
+	c.closed = true
+	queued := c.queue.Drain()
+	c.mu.Unlock()
+	for _, op := range queued {
+		op.Caller.deliver(machine.Result{}, ErrStopped)
+		op.Caller.flush()
+	}
+	if f := c.sent.Load(); f != nil {
+		f.answer(nil, ErrStopped)
 	}
 }
 
@@ -221,6 +246,12 @@ func (c *committer) propose(term *leadership, f *flight) {
 	sent := c.node.config.Clock.Now()
 	f.data = replica.EncodeEntry(c.node.fsm.Chain(), f.Commands)
 	c.sent.Store(f)
+	select {
+	case <-c.node.stopped: // end may have looked before
+		f.answer(nil, ErrStopped)
+		return
+	default:
+	}
 	results, err := replica.Results(c.node.raft.Apply(f.data, enqueueTimeout)) // may hang: callers do not wait here
 	c.sent.Store(nil)
 	switch {

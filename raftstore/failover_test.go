@@ -101,11 +101,11 @@ func TestWaiterChecksBeforeItWaits(t *testing.T) {
 // awaitQueued waits for a request as if it had been queued.
 func awaitQueued(t *testing.T, n *Node, term *leadership, s *Session, request engine.Request) (engine.Grant, error) {
 	t.Helper()
-	w := make(waitingCaller, 1)
+	w := newWaitingCaller()
 	a := &acquisition{session: s, node: n, term: term, ctx: testContext(t), caller: w,
 		command: machine.Acquire{Session: s.config.ID, Incarnation: s.number, Request: request}}
 	a.await()
-	return w.wait(testContext(t), n.stopped)
+	return w.wait(testContext(t), n.stopped, nil)
 }
 
 // A deposed leader tells its waiters to ask the next one.
@@ -132,6 +132,28 @@ func TestDeposedLeaderEndsItsWaits(t *testing.T) {
 	})
 }
 
+// Operations that nobody has proposed are answered when the node closes.
+func TestCloseAnswersQueuedOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		s := openSession(t, c.backend(), time.Minute).(*Session)
+		acquire, release := newWaitingCaller(), newWaitingCaller()
+		require.NoError(t, s.Begin(testContext(t), lockRequest(1, "a"), acquire))
+		require.NoError(t, s.BeginRelease(7, release))
+		n := c.leader()
+		require.NoError(t, n.Close())
+		for _, w := range []waitingCaller{acquire, release} {
+			select {
+			case out := <-w.outcome:
+				require.ErrorIs(t, out.err, ErrStopped)
+			default:
+				require.Fail(t, "the operation has no outcome")
+			}
+		}
+		require.ErrorIs(t, n.committer.enqueue(nil, nil, reply(nil)), ErrStopped)
+	})
+}
+
 // A leader that was deposed between the answer "queued" and the wait ends the wait.
 func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +165,7 @@ func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
 		n := c.leader()
 		request := lockRequest(1, "a")
 		request.Wait = true
-		require.NoError(t, waiter.Begin(testContext(t), request, make(waitingCaller, 1)))
+		require.NoError(t, waiter.Begin(testContext(t), request, newWaitingCaller()))
 		n.committer.wakeUp()
 		synctest.Wait()
 		term := n.leading.Load()

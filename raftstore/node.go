@@ -91,6 +91,7 @@ func Open(config Config) (*Node, error) {
 	n.work.Go(n.watchLeader)
 	n.work.Go(n.watchContact)
 	go n.committer.run()
+	go n.committer.end()
 	return n, nil
 }
 

@@ -48,19 +48,19 @@ func (s *Session) User() string { return s.config.User }
 
 // Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if err := ctx.Err(); err != nil {
-		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
-	}
 	n, err := s.backend.leader()
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	w := make(waitingCaller, 1)
+	w, queued := newWaitingCaller(), request.Queued
+	if queued != nil {
+		request.Queued = func() { w.queued <- struct{}{} }
+	}
 	if err := s.begin(ctx, n, request, w); err != nil {
 		return engine.Grant{}, err
 	}
 	n.committer.wakeUp()
-	return w.wait(ctx, n.stopped)
+	return w.wait(ctx, n.stopped, queued)
 }
 
 // register records the parameters of an attempt. It refuses a nonce that is already used

@@ -64,6 +64,13 @@ func (q *Queue[C]) Add(op Operation[C]) bool {
 // Len returns the number of operations that wait.
 func (q *Queue[C]) Len() int { return len(q.waiting) }
 
+// Drain removes and returns all operations that wait.
+func (q *Queue[C]) Drain() []Operation[C] {
+	waiting := q.waiting
+	q.waiting = nil
+	return waiting
+}
+
 // Next returns the operations of the next entry, and those that were accepted
 // under another leadership than the current one (0: none). The latter are never
 // proposed, because the state may have changed since their callers saw it; they
