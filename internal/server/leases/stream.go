@@ -74,6 +74,7 @@ func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 func (st *stream) receive(server pb.LeaseService_SessionServer) {
 	var work sync.WaitGroup
 	defer func() {
+		st.flush()
 		st.cancel(nil)
 		st.unlisten()
 		work.Wait()
@@ -84,9 +85,7 @@ func (st *stream) receive(server pb.LeaseService_SessionServer) {
 			return // the client is gone or reconnects: its sessions stay open
 		}
 		for _, op := range message.Operations {
-			select {
-			case st.slots <- struct{}{}:
-			case <-st.ctx.Done():
+			if !st.takeSlot() {
 				return
 			}
 			if o := st.newOperation(op); !o.begin() {
@@ -94,8 +93,34 @@ func (st *stream) receive(server pb.LeaseService_SessionServer) {
 				work.Go(o.run)
 			}
 		}
-		st.service.router.Raft.Flush()
-		st.wakeSender() // for operations that were refused at once
+		st.flush()
+	}
+}
+
+// flush proposes the operations that were started, and sends the answers of those that were
+// refused at once.
+func (st *stream) flush() {
+	st.service.router.Raft.Flush()
+	st.wakeSender()
+}
+
+// takeSlot takes a slot for an operation. If there is none it flushes first: only answers free
+// slots. It returns false if the stream has ended.
+func (st *stream) takeSlot() bool {
+	if st.ctx.Err() != nil {
+		return false
+	}
+	select {
+	case st.slots <- struct{}{}:
+		return true
+	default:
+	}
+	st.flush()
+	select {
+	case st.slots <- struct{}{}:
+		return true
+	case <-st.ctx.Done():
+		return false
 	}
 }
 

@@ -183,6 +183,9 @@ func (o *operation) Flush() { o.stream.wakeSender() }
 // end queues the answer.
 func (o *operation) end(err error) {
 	o.err = err
+	if o.admitted != nil {
+		o.admitted()
+	}
 	o.stream.queue.add(&o.stream.mu, o)
 }
 
@@ -190,9 +193,6 @@ func (o *operation) end(err error) {
 func (o *operation) finish() *pb.Answer {
 	service, a := o.stream.service, &o.answer
 	o.trace.End(a.Token, a.Mode, o.err)
-	if o.admitted != nil {
-		o.admitted()
-	}
 	service.audit.Operation(o.stream.ctx, o.op, a, o.err)
 	if o.err != nil {
 		a.Error = wire.FromError(service.router.NameLeader(o.err))

@@ -84,6 +84,25 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	}
 }
 
+// A message with more operations than slots is served, even if all of them are refused at once.
+func TestRefusedOperationsFreeTheirSlots(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client := &unreadClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 1, read: make(chan struct{})}
+	close(client.read)
+	const operations = maxOperations + 10
+	for i := range operations {
+		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i), Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{}}})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Session(client) }()
+	require.Eventually(t, func() bool { return client.answers.Load() == operations }, time.Minute, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
 // A client that does not read its notices loses its stream.
 func TestUnreadNoticesEndTheStream(t *testing.T) {
 	t.Parallel()
