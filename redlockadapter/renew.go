@@ -40,7 +40,7 @@ func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 			errs[i] = err
 			continue
 		}
-		renewals[i] = b.startRenewal(&leases[i], version)
+		renewals[i], errs[i] = b.startRenewal(&leases[i], version)
 	}
 	for i, r := range renewals {
 		if r != nil {
@@ -65,15 +65,15 @@ func (b *Backend) abandon(h engine.Held) {
 	b.releaseEverywhere(&h, scripts.Released)
 }
 
-func (b *Backend) startRenewal(h *engine.Held, version uint64) *renewal {
+// startRenewal sends the renewal to all nodes. A node that was not asked before takes the lease by
+// its renewal, so a release from now on must refuse a late copy there.
+func (b *Backend) startRenewal(h *engine.Held, version uint64) (*renewal, error) {
 	r := &renewal{backend: b, done: make(chan struct{}), pending: len(b.nodes)}
 	call := b.scriptAttempt(h, version)
 	request := call.Renew(h.Token)
 	a := b.grants.find(h.Name)
-	if a != nil {
-		a.mu.Lock()
-		a.unasked = 0 // a node that was not asked takes the lease by its renewal
-		a.mu.Unlock()
+	if a != nil && !a.askedAll() {
+		return nil, fmt.Errorf("%w: the lease is being released", engine.ErrTaken)
 	}
 	request.Answer = func(node int, got redisconn.Reply) {
 		if got.MaybeExecuted && a != nil {
@@ -84,7 +84,19 @@ func (b *Backend) startRenewal(h *engine.Held, version uint64) *renewal {
 		r.answered(got)
 	}
 	b.sendAll(request)
-	return r
+	return r, nil
+}
+
+// askedAll counts all nodes as asked. It returns false if the attempt has ended.
+func (a *attempt) askedAll() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return false
+	}
+	a.unanswered |= a.unasked
+	a.unasked = 0
+	return true
 }
 
 func (r *renewal) answered(got redisconn.Reply) {

@@ -133,7 +133,9 @@ func (s *spread) run() {
 	}
 	s.mu.Unlock()
 	for _, one := range ready {
-		one.attempt.askRest()
+		if now.Since(one.at) < one.attempt.TTL/2 { // otherwise the process was paused, and the lease may be over
+			one.attempt.askRest()
+		}
 	}
 }
 
