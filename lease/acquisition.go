@@ -130,6 +130,7 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 	l, err := k.accept(a.values, g, a.granted)
 	if err != nil {
 		a.client.holders.remove(g)
+		a.granted = engine.Instant{}
 		return nil, err
 	}
 	if a.settings.fixed && a.queued.Load() {

@@ -67,7 +67,7 @@ func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce, now engine.
 // at about the same time share it, because a timer for each would cost more than the
 // release. The caller holds mu.
 func (k *keepAlive) limitRelease() context.Context {
-	if k.releaseTime == nil {
+	if k.releaseTime == nil || k.releaseTime.Err() != nil { // after a pause, the timer may be late
 		limit := min(maxRelease, k.timing.ttl)
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		context.AfterFunc(ctx, cancel) // it ends by itself

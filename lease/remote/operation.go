@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ func (op *operation) append(b []byte, id uint64) ([]byte, error) {
 		return wire.AppendAcquire(b, h, &op.acquire, op.ttl), nil
 	case op.release != 0:
 		return wire.AppendRelease(b, h, op.release), nil
+	case op.other == nil:
+		return nil, errors.New("nonce 0")
 	}
 	return wire.AppendOperation(b, h, op.other)
 }
