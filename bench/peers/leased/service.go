@@ -91,7 +91,8 @@ func (s *service) startMembers() error {
 	for i := range members {
 		id := string(rune('a' + i))
 		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.dir, id), "--listen=" + s.endpoints[i],
-			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members), "--join=" + strings.Join(s.endpoints, ",")}
+			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members), "--join=" + strings.Join(s.endpoints, ","),
+			"--pprof-listen=" + s.profiles[i]}
 		if len(nodes) > 0 {
 			args = append(args, "--redis="+strings.Join(nodes, ","))
 		}
