@@ -33,6 +33,9 @@ func (d *document) text() ([]byte, error) {
 		"work":     d.section,
 		"losses":   d.lossTable,
 		"missed":   d.isMissed,
+		"anyMissed": func() bool {
+			return slices.ContainsFunc(goals, func(g goal) bool { _, o := d.measure(g); return o == missed })
+		},
 		"gates":    d.gateTable,
 		"micro":    d.benchmarkTable,
 		"profiles": d.profileTable,

@@ -96,7 +96,7 @@ func TestReasonOfMissedGoal(t *testing.T) {
 	for i := range r.Samples {
 		r.Samples[i].Params["workers"] = 1
 	}
-	expect(t, report(t, r), "What limits the goals that are not reached:\n\n- **One worker:**")
+	expect(t, report(t, r), "What limits the goals that are not reached, and what was tried:\n\n- **One worker, and handoffs of one lock:**")
 	for i := range r.Samples {
 		r.Samples[i].Figures[results.P50] = 1 + float64(9*(i%2)) // etcd has 10 ms
 	}
