@@ -52,7 +52,7 @@ fuzz: ## Fuzz every target for FUZZTIME (20s)
 		echo "$$@"; "$$@" || exit 1; \
 	done
 
-bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in about 40 minutes (BENCHFLAGS, CURVEFLAGS)
+bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in about an hour (BENCHFLAGS, CURVEFLAGS)
 	scripts/install-bench-peers
 	@mkdir -p out/bench
 	rm -f out/bench/*.json out/bench/*.txt
