@@ -154,6 +154,22 @@ func TestCloseAnswersQueuedOperations(t *testing.T) {
 	})
 }
 
+// An acquire whose caller is gone is not proposed: nobody would release its lock.
+func TestAcquireOfAnEndedContextIsNotProposed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		s := openSession(t, c.backend(), time.Minute).(*Session)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, s.Begin(ctx, lockRequest(1, "a"), newWaitingCaller()), engine.ErrUnavailable)
+		c.backend().Flush()
+		synctest.Wait()
+		status, err := c.leader().Inspect(testContext(t), "a", Linearizable)
+		require.NoError(t, err)
+		require.Empty(t, status.Holders)
+	})
+}
+
 // A leader that was deposed between the answer "queued" and the wait ends the wait.
 func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -98,6 +99,14 @@ func FuzzAppendMessages(f *testing.F) {
 
 // A peer of a newer build gets no answer, and the log says why.
 func TestNewerAppendFormatIsRefused(t *testing.T) {
+	for _, version := range []byte{0, AppendVersion + 1} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) { requireFormatRefused(t, version) })
+	}
+}
+
+// requireFormatRefused sends a request in another version of the format.
+func requireFormatRefused(t *testing.T, version byte) {
+	t.Helper()
 	lines, output := io.Pipe()
 	defer lines.Close()
 	read := func(raft.RPC) bool {
@@ -110,7 +119,7 @@ func TestNewerAppendFormatIsRefused(t *testing.T) {
 	conn, err := net.Dial("tcp", string(tcp.LocalAddr()))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = conn.Write(appendRequest([]byte{appendFormat, AppendVersion + 1}, sampleRequest()))
+	_, err = conn.Write(appendRequest([]byte{appendFormat, version}, sampleRequest()))
 	require.NoError(t, err)
 	line, err := bufio.NewReader(lines).ReadString('\n')
 	require.NoError(t, err)
@@ -138,4 +147,19 @@ func TestAdmit(t *testing.T) {
 	}
 	err = from.RequestVote("n1", to.LocalAddr(), &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
 	require.EqualError(t, err, refused.Error())
+}
+
+// A small message cannot make a member allocate much memory.
+func TestEntriesOfARequestAreBounded(t *testing.T) {
+	t.Parallel()
+	request := sampleRequest()
+	request.Entries = nil
+	for i := range maxEntries + 1 {
+		request.Entries = append(request.Entries, &raft.Log{Index: uint64(i + 1), Term: 7})
+	}
+	_, err := decodeRequest(message(t, appendRequest(nil, request)))
+	require.ErrorIs(t, err, errMessage)
+	request.Entries = request.Entries[:maxEntries]
+	_, err = decodeRequest(message(t, appendRequest(nil, request)))
+	require.NoError(t, err)
 }
