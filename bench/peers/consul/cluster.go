@@ -51,7 +51,7 @@ type cluster struct {
 	target
 	dir     string
 	program string
-	servers []*process.Process
+	servers process.Servers
 }
 
 var _ peers.Peer = (*cluster)(nil)
@@ -60,9 +60,7 @@ func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
 	c := &cluster{}
 	defer func() {
 		if err != nil {
-			for _, s := range c.servers {
-				err = s.Explain(err)
-			}
+			err = c.servers.Explain(err)
 			err = fmt.Errorf("start Consul: %w", err)
 			c.Stop()
 		}
@@ -184,7 +182,7 @@ func (c *cluster) Address() string {
 }
 
 // Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return process.Pids(c.servers) }
+func (c *cluster) Pids() []int { return c.servers.Pids() }
 
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
@@ -195,11 +193,7 @@ func (c *cluster) Version() string {
 
 // Stop implements [peers.Peer].
 func (c *cluster) Stop() {
-	for _, s := range c.servers {
-		if s.Running() {
-			s.Kill()
-		}
-	}
+	c.servers.Kill()
 	if c.dir != "" {
 		_ = os.RemoveAll(c.dir)
 	}

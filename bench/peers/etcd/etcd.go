@@ -45,7 +45,7 @@ type cluster struct {
 	target
 	dir     string
 	program string
-	servers []*process.Process
+	servers process.Servers
 }
 
 var _ peers.Killer = (*cluster)(nil)
@@ -55,9 +55,7 @@ func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
 	c := &cluster{}
 	defer func() {
 		if err != nil {
-			for _, s := range c.servers {
-				err = s.Explain(err)
-			}
+			err = c.servers.Explain(err)
 			err = fmt.Errorf("start etcd: %w", err)
 			c.Stop()
 		}
@@ -129,7 +127,7 @@ func (c *cluster) Address() string {
 }
 
 // Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return process.Pids(c.servers) }
+func (c *cluster) Pids() []int { return c.servers.Pids() }
 
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
@@ -165,22 +163,14 @@ func (c *cluster) KillLeader(ctx context.Context) error {
 
 // Restore implements [peers.Killer].
 func (c *cluster) Restore(ctx context.Context) error {
-	for _, s := range c.servers {
-		if !s.Running() {
-			if err := s.Restart(); err != nil {
-				return err
-			}
-		}
+	if err := c.servers.Restart(); err != nil {
+		return err
 	}
 	return c.ready(ctx)
 }
 
 // Stop implements [peers.Peer].
 func (c *cluster) Stop() {
-	for _, s := range c.servers {
-		if s.Running() {
-			s.Kill()
-		}
-	}
+	c.servers.Kill()
 	_ = os.RemoveAll(c.dir)
 }

@@ -34,7 +34,7 @@ const (
 type service struct {
 	dir       string
 	program   string
-	members   []*process.Process
+	members   process.Servers
 	endpoints []string
 	profiles  []string // addresses of the profiles of the members
 	redis     []*testserver.RedisServer
@@ -152,12 +152,8 @@ func statusOf(ctx context.Context, endpoint string) (*leasedv1.StatusResponse, e
 
 // restore starts killed members, and waits until they follow the leader's log.
 func (s *service) restore(ctx context.Context) error {
-	for _, member := range s.members {
-		if !member.Running() {
-			if err := member.Restart(); err != nil {
-				return err
-			}
-		}
+	if err := s.members.Restart(); err != nil {
+		return err
 	}
 	for _, endpoint := range s.endpoints {
 		for {
@@ -175,7 +171,7 @@ func (s *service) restore(ctx context.Context) error {
 }
 
 func (s *service) pids() []int {
-	pids := process.Pids(s.members)
+	pids := s.members.Pids()
 	for _, node := range s.redis {
 		pids = append(pids, node.Pid())
 	}
@@ -183,18 +179,11 @@ func (s *service) pids() []int {
 }
 
 func (s *service) explain(err error) error {
-	for _, member := range s.members {
-		err = member.Explain(err)
-	}
-	return err
+	return s.members.Explain(err)
 }
 
 func (s *service) stop() {
-	for _, member := range s.members {
-		if member.Running() {
-			member.Kill()
-		}
-	}
+	s.members.Kill()
 	for _, node := range s.redis {
 		node.Close()
 	}

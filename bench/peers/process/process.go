@@ -1,6 +1,7 @@
 // Package process runs the servers that are measured.
 //
-// The nouns: [Process], a server that can be killed and started again.
+// The nouns: [Process], a server that can be killed and started again; [Servers], those of one
+// service.
 package process
 
 import (
@@ -104,16 +105,6 @@ func (p *Process) Explain(err error) error {
 	}
 	text, _ := os.ReadFile(p.log)
 	return errors.Join(err, fmt.Errorf("output of %s:\n%s", p.program, text[max(0, len(text)-logEnd):]))
-}
-
-// Pids returns the process ids of the servers that run.
-func Pids(all []*Process) (pids []int) {
-	for _, p := range all {
-		if pid := p.Pid(); pid != 0 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // FreeAddresses returns loopback addresses that no process listens on.

@@ -14,14 +14,14 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	p, err := process.Start(filepath.Join(t.TempDir(), "log"), "sleep", "1000")
 	require.NoError(t, err)
-	require.Equal(t, []int{p.Pid()}, process.Pids([]*process.Process{p}))
+	require.Equal(t, []int{p.Pid()}, process.Servers{p}.Pids())
 	p.Kill()
 	require.False(t, p.Running())
 	require.Zero(t, p.Pid())
 	require.NoError(t, p.Restart())
 	require.True(t, p.Running())
 	p.Stop()
-	require.Empty(t, process.Pids([]*process.Process{p}))
+	require.Empty(t, process.Servers{p}.Pids())
 }
 
 func TestTree(t *testing.T) {

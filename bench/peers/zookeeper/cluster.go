@@ -68,7 +68,7 @@ func Kind() peers.Kind {
 type cluster struct {
 	target
 	dir     string
-	servers []*process.Process
+	servers process.Servers
 }
 
 var _ peers.Killer = (*cluster)(nil)
@@ -77,9 +77,7 @@ func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
 	c := &cluster{}
 	defer func() {
 		if err != nil {
-			for _, s := range c.servers {
-				err = s.Explain(err)
-			}
+			err = c.servers.Explain(err)
 			err = fmt.Errorf("start ZooKeeper: %w", err)
 			c.Stop()
 		}
@@ -197,7 +195,7 @@ func (c *cluster) Address() string {
 }
 
 // Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return process.Pids(c.servers) }
+func (c *cluster) Pids() []int { return c.servers.Pids() }
 
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
@@ -222,23 +220,15 @@ func (c *cluster) KillLeader(context.Context) error {
 
 // Restore implements [peers.Killer].
 func (c *cluster) Restore(ctx context.Context) error {
-	for _, s := range c.servers {
-		if !s.Running() {
-			if err := s.Restart(); err != nil {
-				return err
-			}
-		}
+	if err := c.servers.Restart(); err != nil {
+		return err
 	}
 	return c.ready(ctx)
 }
 
 // Stop implements [peers.Peer].
 func (c *cluster) Stop() {
-	for _, s := range c.servers {
-		if s.Running() {
-			s.Kill()
-		}
-	}
+	c.servers.Kill()
 	if c.dir != "" {
 		_ = os.RemoveAll(c.dir)
 	}
