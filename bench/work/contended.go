@@ -14,8 +14,8 @@ import (
 // part is what the workers of one process measured with one lock.
 type part struct {
 	Result load.Result
-	// Holds has the times of each worker's grants, in nanoseconds. Processes of one machine
-	// share a clock.
+	// Holds lists the times of each worker's grants, in nanoseconds since the epoch. The
+	// processes run on one machine, so their clocks agree.
 	Holds      [][]int64
 	Begin, End int64         // of the measured time
 	CPU        time.Duration // of the process

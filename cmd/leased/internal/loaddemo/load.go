@@ -154,8 +154,8 @@ func (d *Load) pauses(ctx context.Context) {
 	}
 }
 
-// pausedWrite lets the lease of one writer expire, as if it were paused, another one write,
-// and the first one write late.
+// pausedWrite simulates a paused holder: the lease of the first writer expires, a second writer
+// acquires the lock and writes, and then the first one tries to write with its old token.
 func (d *Load) pausedWrite(ctx context.Context) error {
 	const first, second = "ledger-1", "ledger-2"
 	resource := fencing.Resource(d.Prefix + ledgerLock)
