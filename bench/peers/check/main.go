@@ -21,6 +21,8 @@ import (
 	"github.com/leased-project/leased/bench/meter"
 	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/peers/consul"
+	"github.com/leased-project/leased/bench/peers/etcd"
+	"github.com/leased-project/leased/bench/peers/leased"
 	"github.com/leased-project/leased/bench/peers/postgres"
 	"github.com/leased-project/leased/bench/peers/redis"
 	"github.com/leased-project/leased/bench/peers/zookeeper"
@@ -33,7 +35,13 @@ func main() {
 	length := flag.Duration("time", 5*time.Second, "length of a measurement")
 	clients := flag.Int("clients", 0, "number of clients (default: what users of the service have)")
 	flag.Parse()
-	kinds := slices.Concat([]peers.Kind{zookeeper.Kind(), consul.Kind()}, redis.Kinds(), postgres.Kinds())
+	kinds := slices.Concat(leased.Kinds(""), []peers.Kind{etcd.Kind(), zookeeper.Kind(), consul.Kind()}, redis.Kinds(), postgres.Kinds())
+	for _, name := range flag.Args() {
+		if !slices.ContainsFunc(kinds, func(k peers.Kind) bool { return k.Name == name }) {
+			fmt.Fprintf(os.Stderr, "check: there is no target %q; 'go run . -h' lists them\n", name)
+			os.Exit(2)
+		}
+	}
 	for _, kind := range kinds {
 		if flag.NArg() > 0 && !slices.Contains(flag.Args(), kind.Name) {
 			continue
@@ -48,7 +56,12 @@ func main() {
 // check starts a service, and measures it with a lock for each worker and with one for all.
 func check(kind peers.Kind, workers, clients int, options load.Options) error {
 	ctx := context.Background()
-	peer, err := kind.Start(ctx, "")
+	dir, err := os.MkdirTemp("", "leased-check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	peer, err := kind.Start(ctx, dir)
 	if err != nil {
 		return err
 	}
