@@ -22,6 +22,10 @@ type Topology struct {
 	Policies Policies
 	// Fleet has the Redis nodes of efficiency mode. It is zero if there are none.
 	Fleet Fleet
+	// Lives names the run of each Redis server that votes, by the order of
+	// Fleet.Addresses; empty for a node that does not vote. Calls under this version go to
+	// these lives only: an address may lead to another living server.
+	Lives []string
 	// Ready is true if locks in efficiency mode may be granted. It is false while a
 	// restored log catches up with the Redis nodes.
 	Ready bool

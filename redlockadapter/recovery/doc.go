@@ -7,9 +7,14 @@
 // can have accepted and forgotten. With a service, the Raft log assigns that range; without
 // one, a quorum of nodes reports which tokens were granted.
 //
+// A life is one run of one server. Quorums share a node only if they are quorums of lives:
+// an address can lead two processes to two living servers. So a version of the topology
+// names the lives that vote, and a new life votes only after the sets of lives of older
+// versions are closed.
+//
 // The nouns, in reading order: [Report], the state of a node; [Range], the tokens that a
-// node may accept; [Goal], the version, fleet, floor and ceiling that every node must
-// reach; [Reconcile], which brings a log that may have forgotten something up to date with
+// node may accept; [Set], the lives of one version; [Goal], the version, lives, floor and
+// ceiling that every node must reach; [Reconcile], which brings a log that may have forgotten something up to date with
 // the nodes; [StandaloneFloor], the floor of a recovered node without a service.
 //
 // The adapter, the service, the exhaustive search and the simulator run the same

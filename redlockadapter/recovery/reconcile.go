@@ -2,31 +2,48 @@ package recovery
 
 import "github.com/leased-project/leased/fencing"
 
-// Reconcile returns the largest version and ceiling that the nodes report, for a log that
-// may lack them: one that was restored from a snapshot, or one that uses a fleet for the
-// first time. ok is false while fewer than a quorum of the nodes can report; an operator
-// must then provide a ceiling.
+// Evidence is what the nodes of a fleet report to a log that may lack it: one that was
+// restored from a snapshot, or one that uses the fleet for the first time.
+type Evidence struct {
+	// Version and Ceiling are the largest ones that the nodes report.
+	Version uint64
+	Ceiling fencing.Token
+	// Lives are the lives that vote in the fleet, by the order of its addresses.
+	Lives []string
+	// Reporters is the number of nodes whose reports count.
+	Reporters int
+	// Enough: a quorum has reported. Otherwise an operator must provide a ceiling.
+	Enough bool
+	// Successor names the fleet that has replaced this one, according to its nodes. A log
+	// that does not know that fleet must not use these nodes.
+	Successor string
+}
+
+// Reconcile returns the evidence of the nodes of a fleet.
 //
-// complete says that the log was not rolled back, so it has every range that it assigned.
-// Only then does a node without data count as a report.
-func Reconcile(reports []Report, complete bool) (version uint64, ceiling fencing.Token, ok bool) {
-	known := 0
-	for _, r := range reports {
-		if !r.Reached {
-			continue
-		}
-		evidence := false
-		for _, s := range []*State{r.Live, r.Former} {
-			if s != nil {
-				evidence = true
-				version, ceiling = max(version, s.Version), max(ceiling, s.bound())
+// complete says that the log was not rolled back, so it has every range that it assigned,
+// and knows every fleet that it used. Only then does a node without data count as a
+// report, and a retired node, or one of another fleet, as a node of this fleet.
+func Reconcile(fleet string, reports []Report, complete bool) Evidence {
+	e := Evidence{Lives: make([]string, len(reports))}
+	for i, r := range reports {
+		counts := r.Reached && complete
+		for _, s := range r.states() {
+			if !complete && s.Fleet == fleet && s.Successor != "" {
+				e.Successor = s.Successor
 			}
+			e.Version, e.Ceiling = max(e.Version, s.Version), max(e.Ceiling, s.bound())
+			counts = counts || s.Fleet == fleet && s.Successor == ""
 		}
-		if evidence || complete {
-			known++
+		if counts {
+			e.Reporters++
+		}
+		if r.in(fleet) {
+			e.Lives[i] = r.Life()
 		}
 	}
-	return version, ceiling, known >= quorum(len(reports))
+	e.Enough = e.Reporters >= quorum(len(reports)) && e.Successor == ""
+	return e
 }
 
 // bound returns an upper bound of the tokens that the node can have accepted. Without a
@@ -45,14 +62,12 @@ func (s *State) bound() fencing.Token {
 func StandaloneFloor(reports []Report) (floor fencing.Token, ok bool) {
 	known := 0
 	for _, r := range reports {
-		if !r.Reached || r.Live == nil && r.Former == nil {
-			continue
+		states := r.states()
+		if len(states) > 0 {
+			known++
 		}
-		known++
-		for _, s := range []*State{r.Live, r.Former} {
-			if s != nil {
-				floor = max(floor, s.Max, s.Floor)
-			}
+		for _, s := range states {
+			floor = max(floor, s.Max, s.Floor)
 		}
 	}
 	return floor + Jump, known >= quorum(len(reports))

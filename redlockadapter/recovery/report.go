@@ -21,21 +21,41 @@ type State struct {
 	// Max is the largest token that the node has accepted, at least Floor. Every token
 	// that it accepts is above Floor and at most Ceiling.
 	Max, Floor, Ceiling fencing.Token
+	// Join is the join nonce with which the node was initialised.
+	Join string
+	// Successor names the fleet that replaces the node's fleet; empty while there is
+	// none. A retired node says nothing about the tokens of its successor.
+	Successor string
 }
 
 // Report is the answer of a node. The zero Report is no answer.
 type Report struct {
 	// Reached: the node answered.
 	Reached bool
+	// Server identifies the run of the server that answered.
+	Server string
 	// Live is the node's state; nil if it is empty.
 	Live *State
-	// Former is the state of the node's former life, of any age: a lower bound of the
-	// granted tokens, never a vote. Nil if there is none.
+	// FormerServer is the latest run that voted on the data of this server, if it is not
+	// this one: it has ended. Empty if there is none.
+	FormerServer string
+	// Former is the state of the former run, of any age: a lower bound of the granted
+	// tokens, never a vote. Nil if there is none.
 	Former *State
 }
 
 // in reports whether the node votes in a fleet.
 func (r Report) in(fleet string) bool { return r.Reached && r.Live != nil && r.Live.Fleet == fleet }
+
+// states returns the state and the former state of a node that answered.
+func (r Report) states() (all []*State) {
+	for _, s := range []*State{r.Live, r.Former} {
+		if r.Reached && s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
 
 // quorum returns the size of a quorum of n nodes.
 func quorum(n int) int { return n/2 + 1 }

@@ -31,19 +31,20 @@ func Report(ctx context.Context, c *redisconn.Conn, namespace string) (NodeRepor
 		return NodeReport{}, err
 	}
 	w := got.Words
-	if len(w) < 10 {
+	if len(w) < reportFields {
 		return NodeReport{}, fmt.Errorf("%s: report has %d fields: %w", c.Addr(), len(w), redisconn.ErrProtocol)
 	}
-	r := NodeReport{Report: recovery.Report{Reached: true}, Join: w[8]}
-	if r.Live, err = parseState(w[1], w[2], w[3], w[4], w[5], w[6], w[7]); err != nil {
+	r := NodeReport{Report: recovery.Report{Reached: true, Server: w[1]}, Join: w[11]}
+	if r.Live, err = parseState(w[2:]); err != nil {
 		return NodeReport{}, stateError(c, "its state", err)
 	}
-	if len(w) >= 16 {
-		if r.Former, err = parseState(w[10], w[11], w[12], "", w[13], w[14], w[15]); err != nil {
+	if former := w[reportFields:]; len(former) > stateFields {
+		r.FormerServer = former[0]
+		if r.Former, err = parseState(former[1:]); err != nil {
 			return NodeReport{}, stateError(c, "the state of its former life", err)
 		}
 	}
-	r.JoinAge, _ = fromMillis(w[9]) // empty for a voter
+	r.JoinAge, _ = fromMillis(w[12]) // empty for a voter
 	millis, _ := strconv.ParseInt(w[0], 10, 64)
 	r.Clock = time.UnixMilli(millis)
 	return r, nil
@@ -58,24 +59,27 @@ func stateError(c *redisconn.Conn, state string, err error) error {
 	return redisconn.SetupError(c.Addr(), "%s cannot be read: %v", state, err)
 }
 
-// parseState returns the state in these fields, nil if there is none.
-func parseState(format, version, fleet, member, max, floor, ceiling string) (*recovery.State, error) {
-	if format == "" {
+// The numbers of fields in a report: of a state, and before the former life.
+const (
+	stateFields  = 9
+	reportFields = 2 + stateFields + 2
+)
+
+// parseState returns the state in the fields of a report, nil if there is none.
+func parseState(w []string) (*recovery.State, error) {
+	if w[0] == "" {
 		return nil, nil //nolint:nilnil // nil is an empty node
 	}
-	err := checkFormat(format)
+	err := checkFormat(w[0])
 	if err != nil {
 		return nil, err
 	}
-	s := &recovery.State{Fleet: fleet, Member: member}
-	if s.Version, err = strconv.ParseUint(version, 10, 53); err != nil {
+	s := &recovery.State{Fleet: w[2], Member: w[3], Join: w[7], Successor: w[8]}
+	if s.Version, err = strconv.ParseUint(w[1], 10, 53); err != nil {
 		return nil, err
 	}
-	for _, field := range []struct {
-		to   *fencing.Token
-		text string
-	}{{&s.Max, max}, {&s.Floor, floor}, {&s.Ceiling, ceiling}} {
-		if *field.to, err = fencing.ParseToken(field.text); err != nil {
+	for i, to := range []*fencing.Token{&s.Max, &s.Floor, &s.Ceiling} {
+		if *to, err = fencing.ParseToken(w[4+i]); err != nil {
 			return nil, err
 		}
 	}
@@ -98,9 +102,14 @@ func call(ctx context.Context, c *redisconn.Conn, step string, r *redisconn.Requ
 }
 
 // Join puts a join nonce on an empty node. A join nonce of another process stays if it
-// is younger than keep.
-func Join(ctx context.Context, c *redisconn.Conn, fleet string, version uint64, join string, keep time.Duration) error {
-	return call(ctx, c, "join", redisconn.NewRequest(joinScript, []string{nodeKey}, join, strconv.FormatUint(version, 10), fleet, millis(keep)))
+// is younger than keep. With again, a voter of this fleet gets one too.
+func Join(ctx context.Context, c *redisconn.Conn, fleet string, version uint64, join string, keep time.Duration, again bool) error {
+	voters := "0"
+	if again {
+		voters = "1"
+	}
+	return call(ctx, c, "join", redisconn.NewRequest(joinScript, []string{nodeKey}, join, strconv.FormatUint(version, 10), fleet,
+		millis(keep), voters))
 }
 
 // Init gives a range to the node that has its join nonce. wait is above 0 while the
@@ -129,7 +138,7 @@ func Init(ctx context.Context, c *redisconn.Conn, fleet string, r recovery.Range
 // Advance raises a node to a goal. Nothing is ever lowered.
 func Advance(ctx context.Context, c *redisconn.Conn, goal recovery.Goal) error {
 	return call(ctx, c, "advance", redisconn.NewRequest(advanceScript, []string{nodeKey},
-		strconv.FormatUint(goal.Version, 10), goal.Fleet, goal.Floor.String(), goal.Ceiling.String()))
+		strconv.FormatUint(goal.Version, 10), goal.Fleet, goal.Floor.String(), goal.Ceiling.String(), goal.Successor))
 }
 
 // Reserve stores a floor on a node from which another node is about to start.

@@ -1,0 +1,75 @@
+package recovery
+
+import "strings"
+
+// LifeName returns the name of a life: one run of a server, from the moment at which it
+// was initialised with this join nonce. The nonce distinguishes a machine that was rolled
+// back, with the memory of its server, to a time before it was initialised.
+func LifeName(server, join string) string { return server + "." + join }
+
+// ServerOf returns the run of the server in the name of a life.
+func ServerOf(life string) string {
+	server, _, _ := strings.Cut(life, ".")
+	return server
+}
+
+// Life returns the name of the life that voted when the node answered, empty if it does
+// not vote.
+func (r Report) Life() string {
+	if !r.Reached || r.Live == nil {
+		return ""
+	}
+	return LifeName(r.Server, r.Live.Join)
+}
+
+// Set is the set of lives that one version of the topology names, by the order of the
+// fleet's addresses. Calls under that version go to these lives only. An empty life is a
+// node that no call under that version goes to.
+type Set struct {
+	Version uint64
+	Lives   []string
+}
+
+// Closing says whether a set can still grant a lock under its version.
+type Closing uint8
+
+const (
+	// Open: the set may still grant. A quorum of its lives can be asked, so the leader
+	// can bring them a newer version.
+	Open Closing = iota
+	// Unreachable: the set may still grant, and fewer than a quorum of its lives can be
+	// asked. Nobody can tell lives that have ended from those that cannot be reached, so
+	// only time closes the set: every process checks the addresses over new connections
+	// and drops connections to other lives, within the quarantine of the new life.
+	Unreachable
+	// Closed: a quorum of the lives refuse the version or have ended.
+	Closed
+)
+
+// Closing decides whether the set can still grant under its version, from the reports of
+// the nodes that the addresses lead to now.
+//
+// A life that does not vote yet refuses nothing: its init may be late and name the set's
+// version.
+func (s Set) Closing(reports []Report) Closing {
+	refusing, asked := 0, 0
+	for i, life := range s.Lives {
+		server := ServerOf(life)
+		switch r := reports[i]; {
+		case life == "" || r.Reached && r.FormerServer == server && r.Server != server:
+			refusing++
+		case r.Reached && r.Server == server:
+			asked++
+			if r.Live != nil && r.Live.Version > s.Version {
+				refusing++
+			}
+		}
+	}
+	switch q := quorum(len(s.Lives)); {
+	case refusing >= q:
+		return Closed
+	case asked < q:
+		return Unreachable
+	}
+	return Open
+}
