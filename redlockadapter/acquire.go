@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
@@ -80,35 +82,70 @@ func splitPause(n int) time.Duration {
 	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
 }
 
-// authorize returns the version under which these locks are in efficiency mode. A call
-// that carries a version must follow the policies of that version.
-func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err error) {
+// authority is the version that a call acts under, and the servers that the version names.
+type authority struct {
+	version uint64
+	// servers has the run of the server of each node. It is nil without a service: a call
+	// then goes to the servers that the addresses lead to.
+	servers []string
+}
+
+// authorize returns the authority of a call on these locks, which must be in efficiency
+// mode. A call that carries a version must follow the policies of that version.
+func (b *Backend) authorize(resources []fencing.Resource) (authority, error) {
 	if b.config.Topology == nil {
-		return standaloneVersion, nil
+		return authority{version: standaloneVersion}, nil
 	}
 	t := b.config.Topology()
 	mode, err := t.Route(&engine.Request{Resources: resources})
 	switch {
 	case err != nil:
-		return 0, err
+		return authority{}, err
 	case mode != engine.Efficiency:
-		return 0, &engine.ModeError{Resource: resources[0], Want: engine.Efficiency, Have: mode}
-	case !t.Fleet.Equal(b.config.fleet()):
-		return 0, fmt.Errorf("%w: the Redis fleet has changed", engine.ErrUnavailable)
+		return authority{}, &engine.ModeError{Resource: resources[0], Want: engine.Efficiency, Have: mode}
 	}
-	return t.Version, nil
+	return b.authorityOf(&t)
+}
+
+// authorityOf returns the authority of a topology.
+func (b *Backend) authorityOf(t *engine.Topology) (authority, error) {
+	if last := b.authority.Load(); last != nil && last.version == t.Version {
+		return *last, nil
+	}
+	if !t.Fleet.Equal(b.config.fleet()) {
+		return authority{}, fmt.Errorf("%w: the Redis fleet has changed", engine.ErrUnavailable)
+	}
+	a := authority{version: t.Version, servers: make([]string, len(b.nodes))}
+	for i, n := range b.nodes {
+		if at := slices.Index(t.Fleet.Addresses, n.Addr()); at >= 0 && at < len(t.Lives) {
+			a.servers[i] = recovery.ServerOf(t.Lives[at])
+		}
+	}
+	b.authority.Store(&a)
+	return a, nil
+}
+
+// servers returns the run of each server that the newest topology names, nil without a
+// service.
+func (b *Backend) servers() []string {
+	if b.config.Topology == nil {
+		return nil
+	}
+	t := b.config.Topology()
+	a, _ := b.authorityOf(&t) // none in another fleet
+	return a.servers
 }
 
 // try makes one attempt. The error matches engine.ErrHeld, errSplit,
 // engine.ErrUnavailable or the context's.
 func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket string) (*attempt, error) {
-	version, err := b.authorize(want.Resources)
+	under, err := b.authorize(want.Resources)
 	if err != nil {
 		return nil, err
 	}
 	started := b.clock.Now()
 	want.Name = attemptName(want.Session, want.Nonce, started.Time(), want.User)
-	a := b.newAttempt(want, version)
+	a := b.newAttempt(want, under)
 	a.send(waiter, ticket)
 	err = b.decide(ctx, a, started, waiter != "")
 	if trace := engine.TraceOf(ctx); trace != nil && trace.Round != nil {

@@ -23,6 +23,7 @@ type attempt struct {
 	engine.Held
 	backend *Backend
 	call    scripts.Attempt
+	servers []string       // that it may ask; nil for any
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
 	canceled atomic.Bool   // requests that were not sent need not be
@@ -40,8 +41,8 @@ type attempt struct {
 	ended      bool    // released or withdrawn
 }
 
-func (b *Backend) newAttempt(h engine.Held, version uint64) *attempt {
-	return &attempt{Held: h, backend: b, call: b.scriptAttempt(&h, version), decided: make(chan struct{}), votes: quorum.NewAttempt(len(b.nodes))}
+func (b *Backend) newAttempt(h engine.Held, under authority) *attempt {
+	return &attempt{Held: h, backend: b, servers: under.servers, call: b.scriptAttempt(&h, under.version), decided: make(chan struct{}), votes: quorum.NewAttempt(len(b.nodes))}
 }
 
 // scriptAttempt describes a lease to the scripts.
@@ -57,8 +58,8 @@ func (a *attempt) send(waiter, ticket string) {
 		a.complete = make(chan struct{})
 	}
 	a.request = a.call.Acquire(waiter, ticket)
-	a.request.Answer, a.request.Canceled = a.answered, &a.canceled
-	first := a.backend.firstNodes(a.Resources[0], a.TTL)
+	a.request.Answer, a.request.Canceled, a.request.Servers = a.answered, &a.canceled, a.servers
+	first := a.backend.firstNodes(a.Resources[0], a.TTL, a.servers)
 	a.unasked, a.unanswered, a.pending = a.backend.allNodes()&^first, first, bits.OnesCount64(first)
 	a.backend.sendTo(first, a.request)
 }
@@ -136,7 +137,7 @@ func (a *attempt) act(raises []quorum.Raise) {
 	for _, raise := range raises {
 		r := a.call.Raise(raise.Token)
 		r.Answer = func(node int, got redisconn.Reply) { a.raised(node, raise.Token, got) }
-		r.Canceled = &a.canceled
+		r.Canceled, r.Servers = &a.canceled, a.servers
 		a.backend.nodes[raise.Node].Send(r)
 	}
 }

@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/redlockadapter/quorum"
-	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -36,6 +34,8 @@ type Backend struct {
 	queues *queues
 	grants grants
 	spread spread
+
+	authority atomic.Pointer[authority] // of the newest topology that was used
 
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
@@ -64,7 +64,7 @@ func newProcess() string {
 
 func newBackend(config Config) *Backend {
 	prefix := scripts.KeyPrefix(config.Namespace)
-	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), namespace: prefix, channel: prefix + "wake:",
+	b := &Backend{config: config, fingerprint: config.fingerprint(), namespace: prefix, channel: prefix + "wake:",
 		process: newProcess(), clock: engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
 		grants: grants{byName: map[string]*attempt{}}, sessions: map[engine.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func newBackend(config Config) *Backend {
 	for i, options := range config.Nodes {
 		hooks := config.Hooks.node(options.Addr)
 		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
-			Clock: b.clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
+			MaxAge: config.checkAge(), MaxSkew: config.MaxSkew, Clock: engine.SystemClock(), Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
 		b.order = append(b.order, i)
 	}
 	slices.SortFunc(b.order, func(x, y int) int { return cmp.Compare(b.nodes[x].Addr(), b.nodes[y].Addr()) })
@@ -82,9 +82,10 @@ func newBackend(config Config) *Backend {
 	return b
 }
 
-// New connects to the nodes and checks them. It fails with ErrNodeSetup if a server
-// must not be a node, and with engine.ErrUnavailable if a quorum cannot be reached.
-// Nodes without state are not an error; acquiring is, until they are initialised.
+// New connects to the nodes and checks them. It fails with engine.ErrUnavailable if fewer
+// than a quorum can be used; the error matches ErrNodeSetup, too, if a server must not be a
+// node. Fewer such servers are missing votes, and are logged. Nodes without state are not an
+// error; acquiring is, until they are initialised.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {
@@ -128,26 +129,16 @@ func (b *Backend) start() {
 	}
 }
 
-// checkNodes checks every node before the first attempt.
+// checkNodes returns an error unless a quorum of the nodes can be used.
 func (b *Backend) checkNodes(ctx context.Context) error {
-	reached := 0
+	usable := 0
 	errs := make([]error, len(b.nodes))
 	for i, s := range b.NodeStatuses(ctx) {
-		if errs[i] = s.Err; s.Err != nil {
-			if errors.Is(s.Err, ErrNodeSetup) {
-				return s.Err
-			}
-			continue
-		}
-		reached++
-		if s.Skew.Abs() > b.config.MaxSkew {
-			return redisconn.SetupError(s.Addr, "its clock is off by %v, more than MaxSkew (%v); synchronize it, or raise MaxSkew", s.Skew, b.config.MaxSkew)
-		}
-		if live := s.Report.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
-			return redisconn.SetupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
+		if errs[i] = s.Err; s.Err == nil {
+			usable++
 		}
 	}
-	if reached < b.quorum {
+	if usable < b.quorum {
 		return b.quorumError(errs)
 	}
 	return nil

@@ -32,12 +32,13 @@ type nodeLog struct {
 
 	mu    sync.Mutex
 	views []nodeView
-	fails []int  // failed looks in a row
-	empty []bool // standalone: the node has no state
+	fails []int   // failed looks in a row
+	empty []bool  // standalone: the node has no state
+	why   []error // standalone: why the node is not recovered yet
 }
 
 func newNodeLog(logger *slog.Logger, nodes int) *nodeLog {
-	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes)}
+	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes), why: make([]error, nodes)}
 }
 
 // saw records whether a node answered.
@@ -73,11 +74,31 @@ func (l *nodeLog) lost(node int, address string) {
 	}
 }
 
+// waits records why a node that lost its state is not recovered yet. A server that cannot
+// save needs an operator.
+func (l *nodeLog) waits(node int, address string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	level := slog.LevelDebug
+	if errors.Is(err, errNotSaved) && !errors.Is(l.why[node], errNotSaved) {
+		level = slog.LevelWarn
+	}
+	l.why[node] = err
+	l.logger.Log(context.Background(), level, "a Redis node is not recovered yet", "node", address, "error", err)
+}
+
+// waiting returns why a node is not recovered yet, or nil.
+func (l *nodeLog) waiting(node int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why[node]
+}
+
 // recovered records that the node votes again.
 func (l *nodeLog) recovered(node int, address string, floor uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.empty[node] = false
+	l.empty[node], l.why[node] = false, nil
 	l.logger.Info("Redis node votes again", "node", address, "floor", floor)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 // Defaults of a Config.
@@ -32,11 +33,12 @@ type Config struct {
 	// every TTL. Default: DefaultNodeTimeout.
 	NodeTimeout time.Duration
 	// MaxTTL is the longest TTL of a lease, and the quarantine of a node that lost its
-	// state: after that time every lock that the node forgot has expired. All
-	// processes must use the same value. Default: DefaultMaxTTL.
+	// state: after that time every lock that the node forgot has expired. Without a
+	// service, processes with different values do not share locks: the nodes refuse
+	// them. Default: DefaultMaxTTL.
 	MaxTTL time.Duration
-	// MaxSkew bounds the clock skew of a node when a Backend starts. Tokens do not
-	// depend on clocks, but a large skew indicates a broken machine. Default:
+	// MaxSkew bounds the clock skew of a node. A node beyond it does not vote. Tokens do
+	// not depend on clocks, but a large skew indicates a broken machine. Default:
 	// DefaultMaxSkew.
 	MaxSkew time.Duration
 	// IdleCounters is the minimum time for which the record of an unused lock is kept.
@@ -54,7 +56,7 @@ type Config struct {
 }
 
 // standaloneVersion is the version of a fleet without a service.
-const standaloneVersion = 1
+const standaloneVersion = scripts.StandaloneVersion
 
 // withDefaults returns the Config with its zero fields filled.
 func (c Config) withDefaults() Config {
@@ -67,6 +69,20 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// The times of the checks whether an address still leads to the connected server.
+const (
+	maxCheckInterval = time.Second
+	maxCheckAge      = 10 * time.Second
+)
+
+// checkInterval is the time between two checks of the servers.
+func (c Config) checkInterval() time.Duration { return min(maxCheckInterval, c.MaxTTL/4) }
+
+// checkAge is the time for which a connection is used after the last check. It is shorter
+// than the quarantine, so a server that has lost its address is not used any more when its
+// successor begins to vote.
+func (c Config) checkAge() time.Duration { return min(maxCheckAge, c.MaxTTL/2) }
+
 // fleet returns the set of the nodes.
 func (c Config) fleet() engine.Fleet {
 	f := engine.Fleet{Namespace: c.Namespace, MaxTTL: c.MaxTTL}
@@ -74,6 +90,17 @@ func (c Config) fleet() engine.Fleet {
 		f.Addresses = append(f.Addresses, node.Addr)
 	}
 	return f
+}
+
+// fingerprint identifies the fleet on the nodes. Without a service it also depends on
+// MaxTTL, since the shortest quarantine of all processes would count, and differs from that
+// of a service with the same nodes, whose log assigns the tokens.
+func (c Config) fingerprint() string {
+	f := c.fleet()
+	if c.Topology == nil {
+		f.Addresses = append(f.Addresses, "standalone "+c.MaxTTL.String())
+	}
+	return f.Fingerprint()
 }
 
 // validate checks a Config that has its defaults.

@@ -121,7 +121,14 @@ func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]e
 // since a lease is on a quorum.
 func (b *Backend) names(ctx context.Context, prefix string, after fencing.Resource) ([]fencing.Resource, error) {
 	found, errs := make([][]fencing.Resource, len(b.nodes)), make([]error, len(b.nodes))
-	b.each(func(i int, n *redisconn.Conn) { found[i], errs[i] = scripts.List(ctx, n, prefix) })
+	servers := b.servers()
+	b.each(func(i int, n *redisconn.Conn) {
+		var node scripts.Node = n
+		if servers != nil {
+			node = n.At(servers[i])
+		}
+		found[i], errs[i] = scripts.List(ctx, node, prefix)
+	})
 	answered := 0
 	all := map[fencing.Resource]bool{}
 	for i := range b.nodes {

@@ -6,15 +6,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
 const (
-	// checkEvery is the time between two checks of the servers.
-	checkEvery = time.Second
 	// sweepEvery is the time between two removals of idle records and former lives.
 	sweepEvery = 10 * time.Minute
+	// wakeCheckInterval is the minimum time between two checks of the servers when
+	// requests fail.
+	wakeCheckInterval = 100 * time.Millisecond
 )
 
 // keeper checks the servers periodically, sweeps them, and recovers lost nodes if there
@@ -28,11 +31,18 @@ type keeper struct {
 	mu   sync.Mutex
 	last []NodeStatus // of the latest look; nil before the first
 
-	recoveries map[string]*nodeRecovery // by address and life; used by look only
+	recoveries map[string]*nodeRecovery // by address and run of the server; used by look only
+	checked    engine.Instant           // when verify ran last
+
+	// For recoveries: the floor that an operator provides, nil otherwise, and the time for
+	// which a node must not vote.
+	provided   *fencing.Token
+	quarantine time.Duration
 }
 
 func newKeeper(b *Backend) *keeper {
-	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{}}
+	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{},
+		quarantine: b.config.MaxTTL}
 }
 
 // notify has the keeper look at the nodes soon.
@@ -46,7 +56,7 @@ func (k *keeper) notify() {
 // run works until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
-	check := time.NewTicker(checkEvery)
+	check := time.NewTicker(k.backend.config.checkInterval())
 	defer check.Stop()
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -56,6 +66,9 @@ func (k *keeper) run(ctx context.Context) {
 			k.verify(ctx)
 			k.look(ctx)
 		case <-k.wake:
+			if k.backend.clock.Now().Since(k.checked) > wakeCheckInterval {
+				k.verify(ctx)
+			}
 			k.look(ctx)
 		case <-sweep.C:
 			_ = k.backend.Sweep(ctx) // the next one tries again
@@ -65,10 +78,11 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// verify checks the identities of the connected servers, and forgets grants that were
-// not renewed.
+// verify checks over new connections which servers the addresses lead to, and forgets
+// grants that were not renewed.
 func (k *keeper) verify(ctx context.Context) {
 	b := k.backend
+	k.checked = b.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*b.config.NodeTimeout)
 	defer cancel()
 	b.each(func(i int, n *redisconn.Conn) {
@@ -103,7 +117,7 @@ func (k *keeper) look(ctx context.Context) {
 		if s.Err == nil && s.Report.Live == nil {
 			k.log.lost(i, s.Addr)
 			if err := k.recover(ctx, i, s); err != nil && ctx.Err() == nil {
-				k.backend.config.Logger.Debug("a Redis node is not recovered yet", "node", s.Addr, "error", err)
+				k.log.waits(i, s.Addr, err)
 			}
 		}
 	}

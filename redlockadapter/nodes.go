@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
@@ -21,8 +22,6 @@ type NodeStatus struct {
 	Err error
 	// Report has the state that the node stores about itself.
 	Report recovery.Report
-	// Identity is the life of the server. It changes with every restart.
-	Identity string
 	// Joining is the join nonce of an empty node.
 	Joining string
 	// Quarantine is the minimum time until that node may vote.
@@ -74,7 +73,10 @@ func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus 
 	if err != nil {
 		return NodeStatus{Addr: n.Addr(), Err: err}
 	}
-	s := NodeStatus{Addr: n.Addr(), Report: r.Report, Identity: n.Life(), Joining: r.Join}
+	if live := r.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
+		return NodeStatus{Addr: n.Addr(), Err: redisconn.SetupError(n.Addr(), "its largest token %d is near 2^53; start a new namespace", live.Max)}
+	}
+	s := NodeStatus{Addr: n.Addr(), Report: r.Report, Joining: r.Join}
 	if r.Join != "" {
 		s.Quarantine = max(0, b.config.MaxTTL-r.JoinAge)
 	}
@@ -96,21 +98,26 @@ func reports(statuses []NodeStatus) []recovery.Report {
 	return all
 }
 
-// Join puts a join nonce on an empty node, and replaces any other. Only the range that
-// is assigned to this nonce can initialise the node.
-func (b *Backend) Join(ctx context.Context, node int, join string, version uint64) error {
-	return scripts.Join(ctx, b.nodes[node], b.fingerprint, version, join, 0)
+// The calls of a service name the run of the server that they are for, as it reported it. A
+// node whose address leads to another one fails.
+
+// Join puts a join nonce on a node, and replaces any other. Only the range that is assigned
+// to this nonce can initialise the node.
+func (b *Backend) Join(ctx context.Context, node int, server, join string, version uint64) error {
+	return scripts.Join(ctx, b.at(node, server), b.fingerprint, version, join, 0, true)
 }
 
 // Initialise makes a node a voter. wait is above 0 while the node is in quarantine.
-func (b *Backend) Initialise(ctx context.Context, node int, r recovery.Range) (wait time.Duration, err error) {
-	return scripts.Init(ctx, b.nodes[node], b.fingerprint, r)
+func (b *Backend) Initialise(ctx context.Context, node int, server string, r recovery.Range) (wait time.Duration, err error) {
+	return scripts.Init(ctx, b.at(node, server), b.fingerprint, r)
 }
 
 // Advance raises a node to a goal. Nothing is ever lowered.
-func (b *Backend) Advance(ctx context.Context, node int, goal recovery.Goal) error {
-	return scripts.Advance(ctx, b.nodes[node], goal)
+func (b *Backend) Advance(ctx context.Context, node int, server string, goal recovery.Goal) error {
+	return scripts.Advance(ctx, b.at(node, server), goal)
 }
+
+func (b *Backend) at(node int, server string) scripts.Node { return b.nodes[node].At(server) }
 
 // Sweep removes the data of former lives of the servers, and the records of locks that
 // were not used for Config.IdleCounters.
@@ -131,9 +138,12 @@ func (b *Backend) quorumError(errs []error) error {
 	for i, err := range errs {
 		if err == nil {
 			succeeded++
-		} else {
-			reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))
+			continue
 		}
+		if why := b.keeper.log.waiting(i); why != nil && errors.Is(err, scripts.ErrEmpty) {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+		reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))
 	}
 	err := fmt.Errorf("%w: %d of %d Redis nodes agreed, %d are needed; see 'leased redis status': %w",
 		engine.ErrUnavailable, succeeded, len(b.nodes), b.quorum, errors.Join(reasons...))

@@ -23,6 +23,7 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 		done    = make(chan struct{})
 	)
 	r := scripts.Inspect(resource)
+	r.Servers = b.servers()
 	r.Answer = func(node int, got redisconn.Reply) {
 		one, err := scripts.ParseRecord(got)
 		mu.Lock()

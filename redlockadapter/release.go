@@ -68,6 +68,7 @@ func (r *releasing) await(ctx context.Context) error {
 func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool, r *releasing) *redisconn.Request {
 	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel, Late: late}
 	request := call.Request()
+	request.Servers = b.servers()
 	request.Answer = func(node int, got redisconn.Reply) {
 		if r != nil {
 			r.answered(got)

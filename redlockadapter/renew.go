@@ -31,7 +31,7 @@ type renewal struct {
 func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs, renewals := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {
-		version, err := b.authorize(leases[i].Resources)
+		under, err := b.authorize(leases[i].Resources)
 		var migrating *engine.MigratingError
 		if errors.As(err, &migrating) || errors.Is(err, engine.ErrModeMismatch) {
 			err = fmt.Errorf("%w: %w", engine.ErrTaken, err)
@@ -40,7 +40,7 @@ func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 			errs[i] = err
 			continue
 		}
-		renewals[i], errs[i] = b.startRenewal(&leases[i], version)
+		renewals[i], errs[i] = b.startRenewal(&leases[i], under)
 	}
 	for i, r := range renewals {
 		if r != nil {
@@ -67,10 +67,11 @@ func (b *Backend) abandon(h engine.Held) {
 
 // startRenewal sends the renewal to all nodes. A node that was not asked before takes the lease by
 // its renewal, so a release from now on must refuse a late copy there.
-func (b *Backend) startRenewal(h *engine.Held, version uint64) (*renewal, error) {
+func (b *Backend) startRenewal(h *engine.Held, under authority) (*renewal, error) {
 	r := &renewal{backend: b, done: make(chan struct{}), pending: len(b.nodes)}
-	call := b.scriptAttempt(h, version)
+	call := b.scriptAttempt(h, under.version)
 	request := call.Renew(h.Token)
+	request.Servers = under.servers
 	a := b.grants.find(h.Name)
 	if a != nil && !a.askedAll() {
 		return nil, fmt.Errorf("%w: the lease is being released", engine.ErrTaken)

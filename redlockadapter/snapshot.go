@@ -3,10 +3,14 @@ package redlockadapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
+
+// errNotSaved reports a server that cannot write its data to disk.
+var errNotSaved = errors.New("the floor is not saved to disk")
 
 // snapshot is a request to a server to write an RDB snapshot, so that a reserved floor
 // survives a restart of the server. A server with an append-only file needs none: the
@@ -17,33 +21,39 @@ type snapshot struct {
 	done      bool
 }
 
-// advance takes the next step. A server that cannot write a snapshot stores nothing, so
-// it cannot restart with older data. That is logged and counts as done.
-func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn, warn func(msg string, args ...any)) {
+// advance takes the next step, and returns why the floor is not on disk. A server that
+// cannot save is asked again: it may have older data on disk, and restart with that.
+func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn) error {
 	if s.done {
-		return
+		return nil
 	}
 	info, err := n.Info(ctx)
 	if err != nil {
-		return // the next look tries again
+		return err
 	}
 	written, err := strconv.ParseInt(info["rdb_saves"], 10, 64)
 	switch {
-	case info["aof_enabled"] == "1" || err != nil: // err: a server without snapshots
+	case info["aof_enabled"] == "1":
+		if status := info["aof_last_write_status"]; status != "ok" {
+			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(), errNotSaved, status)
+		}
+		s.done = true
+	case err != nil: // a server that writes no snapshots
 		s.done = true
 	case info["rdb_bgsave_in_progress"] == "1": // possibly one that started too early
 	case !s.requested:
 		_, err := n.Do(ctx, redisconn.NewCommand("bgsave"))
 		var refused redisconn.RedisError
 		if errors.As(err, &refused) {
-			warn("a Redis node refuses to save its token floor; allow BGSAVE to its user, or enable the append-only file", "node", n.Addr(), "error", err)
-			s.done = true
+			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the append-only file", errNotSaved, err)
 		}
 		s.requested, s.before = err == nil, written
+		return err
 	case info["rdb_last_bgsave_status"] != "ok":
-		warn("a Redis node failed to write a snapshot; its token floor is in memory only", "node", n.Addr())
-		s.done = true
+		s.requested = false
+		return fmt.Errorf("%s: %w: it failed to write a snapshot; see the log of the server", n.Addr(), errNotSaved)
 	default:
 		s.done = written > s.before
 	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
 // An attempt asks a quorum of the nodes first, and the others when
@@ -31,15 +32,15 @@ const (
 
 // firstNodes returns the nodes that an attempt asks first. They depend on the lock, so that
 // all nodes have the same load, and processes that contend for a lock ask the same nodes.
-// Slow nodes and those without a connection come last.
-func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
+// Slow nodes and those without a connection to a server that may be asked come last.
+func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers []string) uint64 {
 	n := len(b.nodes)
 	if ttl < minSpreadTTL {
 		return b.allNodes()
 	}
 	fastest := ttl
-	for _, node := range b.nodes {
-		if node.Connected() {
+	for i, node := range b.nodes {
+		if connected(node, i, servers) {
 			fastest = min(fastest, node.RoundTrip())
 		}
 	}
@@ -50,7 +51,7 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
 	var first uint64
 	for i, asked := 0, 0; i < n; i++ {
 		node := b.order[(int(hash%uint32(n))+i)%n]
-		if !b.nodes[node].Connected() || b.nodes[node].RoundTrip() > slowFactor*fastest+slowMargin {
+		if !connected(b.nodes[node], node, servers) || b.nodes[node].RoundTrip() > slowFactor*fastest+slowMargin {
 			continue
 		}
 		first |= 1 << node
@@ -59,6 +60,12 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration) uint64 {
 		}
 	}
 	return b.allNodes()
+}
+
+// connected reports whether a node has a connection to a server that may be asked.
+func connected(n *redisconn.Conn, i int, servers []string) bool {
+	server := n.Server()
+	return server != "" && (servers == nil || servers[i] == server)
 }
 
 // takeRest returns the nodes that were not asked, and counts them as asked. The caller

@@ -18,11 +18,18 @@ import (
 // recovery of a node to another process that has started it.
 const otherRecovery = 10 * time.Second
 
+// initInterval is the time between two steps of Init.
+const initInterval = 20 * time.Millisecond
+
 // Init makes the nodes of a new standalone fleet voters, with tokens above floor. An
 // operator also calls it for a fleet of which fewer than a quorum can report which
-// tokens were granted; floor must then be above every token that was ever granted. A
-// quorum of the nodes must be reachable. Voters of this fleet stay as they are; a voter
-// of another fleet is an error.
+// tokens were granted; floor must then be above every token that was ever granted. Voters
+// of this fleet stay as they are; a voter of another fleet is an error.
+//
+// It is a recovery in which the operator vouches for the floor. A quorum of the nodes must
+// be reachable, and must be able to save the floor to disk before a node votes. Nodes wait
+// for their quarantine, unless all nodes are reachable and none has a history. Init returns
+// when every node that it reached votes.
 func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	config.Topology = nil
 	b, err := connect(ctx, config)
@@ -30,12 +37,14 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 		return err
 	}
 	close(b.keeper.done) // it never ran
-	defer b.Close(ctx)
+	defer b.Close(context.WithoutCancel(ctx))
 	statuses := b.NodeStatuses(ctx)
+	fresh := true
 	for _, s := range statuses {
 		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
 			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, s.Addr, scripts.ErrFleet)
 		}
+		fresh = fresh && s.Err == nil && s.Report.Live == nil && s.Report.Former == nil
 	}
 	if err := b.checkStandalone(reports(statuses)); err != nil {
 		return err
@@ -43,36 +52,50 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	if known, _ := recovery.StandaloneFloor(reports(statuses)); known > recovery.Jump { // some node reports tokens
 		floor = max(floor, known)
 	}
-	initialised, errs := 0, make([]error, len(b.nodes))
-	for i, s := range statuses {
-		errs[i] = s.Err
-		if s.Err == nil && s.Report.Live == nil {
-			errs[i] = b.initNode(ctx, i, floor)
-		}
-		if errs[i] == nil {
-			initialised++
-		}
+	k := b.keeper
+	k.provided = &floor
+	if fresh {
+		k.quarantine = 0
 	}
-	if initialised < b.quorum {
-		return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w",
-			engine.ErrUnavailable, initialised, len(b.nodes), b.quorum, errors.Join(errs...))
-	}
-	return nil
+	return k.recoverAll(ctx)
 }
 
-func (b *Backend) initNode(ctx context.Context, node int, floor fencing.Token) error {
-	join := engine.NewSessionID().String()
-	if err := b.Join(ctx, node, join, standaloneVersion); err != nil {
-		return err
+// recoverAll recovers every empty node that can be reached.
+func (k *keeper) recoverAll(ctx context.Context) error {
+	b := k.backend
+	for {
+		statuses := b.NodeStatuses(ctx)
+		voters, errs := 0, make([]error, len(statuses))
+		waiting := false
+		for i, s := range statuses {
+			if errs[i] = s.Err; s.Err != nil {
+				continue
+			}
+			if s.Report.Live == nil {
+				errs[i] = k.recover(ctx, i, s)
+				waiting = waiting || errs[i] != nil
+			}
+			if errs[i] == nil {
+				voters++
+			}
+		}
+		if !waiting && voters >= b.quorum {
+			return nil
+		}
+		select {
+		case <-time.After(initInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w: %w",
+				engine.ErrUnavailable, voters, len(b.nodes), b.quorum, context.Cause(ctx), errors.Join(errs...))
+		}
 	}
-	_, err := b.Initialise(ctx, node, recovery.Range{Join: join, Version: standaloneVersion, Floor: floor, Ceiling: fencing.MaxToken})
-	return err
 }
 
 // nodeRecovery is the recovery of a node by this process.
 type nodeRecovery struct {
 	join      string
-	floor     fencing.Token     // reserved on a quorum; None before that
+	reserved  bool
+	floor     fencing.Token     // once it is reserved on a quorum
 	snapshots map[int]*snapshot // of the nodes that reserved the floor
 }
 
@@ -82,27 +105,31 @@ type nodeRecovery struct {
 // file has it on disk long before the quarantine ends.
 func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	b := k.backend
-	id := s.Addr + " " + s.Identity
+	at, id := b.at(node, s.Report.Server), s.Addr+" "+s.Report.Server
 	r := k.recoveries[id]
 	if r == nil || s.Joining != r.join {
 		r = &nodeRecovery{join: engine.NewSessionID().String()}
-		if err := scripts.Join(ctx, b.nodes[node], b.fingerprint, standaloneVersion, r.join, b.config.MaxTTL+otherRecovery); err != nil {
+		keep := b.config.MaxTTL + otherRecovery
+		if k.provided != nil {
+			keep = 0
+		}
+		if err := scripts.Join(ctx, at, b.fingerprint, standaloneVersion, r.join, keep, false); err != nil {
 			return err
 		}
 		k.recoveries[id] = r
 	}
-	if r.floor == fencing.None {
-		floor, snapshots, err := b.reserveFloor(ctx, s.Addr)
+	if !r.reserved {
+		floor, snapshots, err := k.reserveFloor(ctx, s.Addr)
 		if err != nil {
 			return err
 		}
-		r.floor, r.snapshots = floor, snapshots
+		r.reserved, r.floor, r.snapshots = true, floor, snapshots
 	}
-	if saved := b.saveSnapshots(ctx, r.snapshots); saved < b.quorum {
-		return fmt.Errorf("%d of %d Redis nodes have saved the floor, %d are needed", saved, len(b.nodes), b.quorum)
+	if saved, err := b.saveSnapshots(ctx, r.snapshots); saved < b.quorum {
+		return fmt.Errorf("%d of %d Redis nodes have saved the floor of %s to disk, %d are needed: %w", saved, len(b.nodes), s.Addr, b.quorum, err)
 	}
-	wait, err := b.Initialise(ctx, node, recovery.Range{Join: r.join, Version: standaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken,
-		Quarantine: b.config.MaxTTL})
+	wait, err := scripts.Init(ctx, at, b.fingerprint, recovery.Range{Join: r.join, Version: standaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken,
+		Quarantine: k.quarantine})
 	if err != nil {
 		return err
 	}
@@ -116,10 +143,13 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 
 // reserveFloor returns the floor for an empty node, after a quorum has reserved it: if
 // the node is lost again, its next floor must be above this one.
-func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token, map[int]*snapshot, error) {
+func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, map[int]*snapshot, error) {
+	b := k.backend
 	all := reports(b.NodeStatuses(ctx))
 	floor, _ := recovery.StandaloneFloor(all)
-	if _, ok := recovery.StandaloneFloor(b.ofThisFleet(all)); !ok {
+	if k.provided != nil {
+		floor = *k.provided
+	} else if _, ok := recovery.StandaloneFloor(b.ofThisFleet(all)); !ok {
 		return fencing.None, nil, ErrNoState
 	}
 	if floor > fencing.MaxToken-recovery.Jump {
@@ -131,7 +161,7 @@ func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token,
 	var mu sync.Mutex
 	snapshots := map[int]*snapshot{}
 	b.each(func(i int, n *redisconn.Conn) {
-		if scripts.Reserve(ctx, n, b.fingerprint, floor) == nil {
+		if scripts.Reserve(ctx, n, b.fingerprint, floor, k.provided != nil) == nil {
 			mu.Lock()
 			defer mu.Unlock()
 			snapshots[i] = &snapshot{}
@@ -145,11 +175,13 @@ func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token,
 }
 
 // saveSnapshots has the nodes write a reserved floor to disk, and returns how many have
-// done so. Otherwise a restart from older data could bring an older floor back.
-func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot) (saved int) {
+// done so, and why others have not. Otherwise a restart from older data could bring an older
+// floor back.
+func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot) (saved int, err error) {
+	errs := make([]error, len(b.nodes))
 	b.each(func(i int, n *redisconn.Conn) {
 		if s := snapshots[i]; s != nil {
-			s.advance(ctx, n, b.config.Logger.Warn)
+			errs[i] = s.advance(ctx, n)
 		}
 	})
 	for _, s := range snapshots {
@@ -157,7 +189,7 @@ func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot
 			saved++
 		}
 	}
-	return saved
+	return saved, errors.Join(errs...)
 }
 
 // checkStandalone refuses to initialise nodes that a service has used: its log knows

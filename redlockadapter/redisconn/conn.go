@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,14 @@ type Config struct {
 	Prefix string
 	// Timeout bounds the wait for a reply.
 	Timeout time.Duration
-	Clock   engine.Clock
+	// MaxAge is the time for which a connection is used after a check that the address
+	// still leads to its server. It is then made again, which is such a check: after a
+	// pause of this process, nothing is sent to a server that has lost the address.
+	MaxAge time.Duration
+	// MaxSkew bounds the difference between the clocks of the server and of this process.
+	MaxSkew time.Duration
+	// Clock must advance while the machine is suspended.
+	Clock engine.Clock
 	// Preload are the scripts to load on every new connection.
 	Preload []*Script
 	// Servers is shared by all connections of a fleet.
@@ -50,8 +58,8 @@ type Conn struct {
 	wake chan struct{} // a request is queued, and there is no socket
 	done chan struct{} // closed when Run has ended
 
-	connected atomic.Bool  // socket is not nil
-	roundTrip atomic.Int64 // nanoseconds, smoothed; Run writes it
+	server    atomic.Pointer[string] // the connected run of the server; nil while disconnected
+	roundTrip atomic.Int64           // nanoseconds, smoothed; Run writes it
 
 	mu       sync.Mutex
 	socket   *socket    // nil while disconnected
@@ -97,19 +105,14 @@ func (c *Conn) Addr() string { return c.options.Addr }
 // NewClient returns a go-redis client of the same server, for subscriptions.
 func (c *Conn) NewClient() *redis.Client { return redis.NewClient(c.options) }
 
-// Life returns the life of the connected server, or "".
-func (c *Conn) Life() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.socket == nil {
-		return ""
+// Server returns the run of the connected server, or "" without a connection. A request on
+// a Conn without one waits until it is made, or fails.
+func (c *Conn) Server() string {
+	if server := c.server.Load(); server != nil {
+		return *server
 	}
-	return c.socket.life
+	return ""
 }
-
-// Connected reports whether there is a connection to the server. A request on a Conn
-// without one waits until it is made, or fails.
-func (c *Conn) Connected() bool { return c.connected.Load() }
 
 // RoundTrip returns the time that the server took to answer recent batches, 0 before the
 // first one.
@@ -127,7 +130,10 @@ func (c *Conn) measured(took time.Duration) {
 // setSocket replaces the socket. The caller holds mu.
 func (c *Conn) setSocket(s *socket) {
 	c.socket = s
-	c.connected.Store(s != nil)
+	c.server.Store(nil)
+	if s != nil {
+		c.server.Store(&s.server)
+	}
 }
 
 // Send sends a request, at once or with the next batch. It does not wait for a reply.
@@ -181,13 +187,22 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // outstanding reports whether a batch waits for replies. The caller holds mu.
 func (c *Conn) outstanding() bool { return c.answered < len(c.batch) }
 
-// nextBatch makes the queued requests the batch, except for canceled ones, encodes them
-// into b, and starts the timeout. The caller holds mu; no batch is outstanding.
-func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []*Request) {
+// nextBatch makes the queued requests the batch, except for those that must not be sent,
+// encodes them into b, and starts the timeout. Requests stay in the queue if the connection
+// is too old; it is made again. The caller holds mu; no batch is outstanding.
+func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []refusal) {
 	c.batch, c.answered = c.batch[:0], 0
+	if len(c.queued) == 0 {
+		return b, nil
+	}
+	now := c.config.Clock.Now()
+	if now.Since(c.socket.checked) > c.config.MaxAge {
+		c.socket.hangUp()
+		return b, nil
+	}
 	for _, r := range c.queued {
-		if r.Canceled != nil && r.Canceled.Load() {
-			dropped = append(dropped, r)
+		if err := r.refused(c.config.Index, c.socket.server); err != nil {
+			dropped = append(dropped, refusal{r, err})
 			continue
 		}
 		b = r.encode(b, c.socket, false)
@@ -196,7 +211,7 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []*Request) {
 	clear(c.queued)
 	c.queued = c.queued[:0]
 	if len(c.batch) > 0 {
-		c.sent = c.config.Clock.Now()
+		c.sent = now
 		c.progress, c.seen = c.sent, 0
 		if c.timer == nil {
 			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
@@ -205,10 +220,16 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []*Request) {
 	return b, dropped
 }
 
-// drop answers canceled requests.
-func (c *Conn) drop(canceled []*Request) {
-	for _, r := range canceled {
-		r.Answer(c.config.Index, Reply{Err: ErrCanceled})
+// refusal is a request that must not be sent, and why.
+type refusal struct {
+	request *Request
+	err     error
+}
+
+// drop answers requests that were not sent.
+func (c *Conn) drop(refused []refusal) {
+	for _, r := range refused {
+		r.request.Answer(c.config.Index, Reply{Err: r.err})
 	}
 }
 
@@ -250,6 +271,25 @@ func (c *Conn) Do(ctx context.Context, r *Request) (Reply, error) {
 	}
 }
 
+// Bound sends requests to one run of a server. A connection to another one answers ErrLife.
+type Bound struct {
+	*Conn
+	servers []string
+}
+
+// At returns the connection for requests to one run of the server.
+func (c *Conn) At(server string) Bound {
+	servers := make([]string, c.config.Index+1)
+	servers[c.config.Index] = server
+	return Bound{c, servers}
+}
+
+// Do sends a request and waits for the reply.
+func (b Bound) Do(ctx context.Context, r *Request) (Reply, error) {
+	r.Servers = b.servers
+	return b.Conn.Do(ctx, r)
+}
+
 // Info asks the server for INFO.
 func (c *Conn) Info(ctx context.Context) (Info, error) {
 	got, err := c.Do(ctx, NewCommand("info"))
@@ -259,8 +299,10 @@ func (c *Conn) Info(ctx context.Context) (Info, error) {
 	return parseInfo(got.Word(0)), nil
 }
 
-// Verify disconnects if the server is no longer what it was when the socket was made:
-// it may have been a replica in between, with other data.
+// Verify asks the server that the address leads to now, over a new connection. It
+// disconnects if that is another one than the connected server, or another run of it, or
+// one that must not be a node. On the open connection the old server would answer for
+// itself.
 func (c *Conn) Verify(ctx context.Context) error {
 	c.mu.Lock()
 	s := c.socket
@@ -268,15 +310,16 @@ func (c *Conn) Verify(ctx context.Context) error {
 	if s == nil {
 		return nil // the next request connects, which checks the server
 	}
-	info, err := c.Info(ctx)
-	if err != nil {
-		return err
+	began := c.config.Clock.Now()
+	server, err := probe(ctx, c.config, c.options)
+	if err != nil && !errors.Is(err, ErrSetup) {
+		return err // the connection is not used for longer than MaxAge
 	}
-	if err = info.check(c.Addr()); err == nil && info.life() == s.life {
+	if err == nil && server == s.server {
+		c.mu.Lock()
+		s.checked = began
+		c.mu.Unlock()
 		return nil
-	}
-	if err == nil {
-		err = SetupError(c.Addr(), "it was a replica and became a master again, so its data may have changed")
 	}
 	s.hangUp()
 	return err

@@ -37,6 +37,6 @@ func ExampleConn() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(reply.Word(0) == "{ns}:"+c.Life()+":node")
+	fmt.Println(reply.Word(0) == "{ns}:"+c.Server()+":node")
 	// Output: true
 }

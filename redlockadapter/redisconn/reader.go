@@ -94,7 +94,7 @@ func (c *Conn) serve() {
 	for {
 		c.mu.Lock()
 		if !c.outstanding() {
-			var dropped []*Request
+			var dropped []refusal
 			buffer, dropped = c.nextBatch(buffer[:0])
 			finished := c.closed && len(c.batch) == 0
 			if finished {

@@ -35,6 +35,9 @@ type Request struct {
 	// Answer is called exactly once for each connection that the request is sent on,
 	// with the connection's Config.Index. It must not block.
 	Answer func(index int, r Reply)
+	// Servers, if not nil, names the run of each server, by Config.Index, that the request
+	// is for. A connection to another one answers ErrLife and sends nothing.
+	Servers []string
 	// Canceled, if not nil and true, drops the request where it was not sent yet: slow
 	// servers are spared attempts that have already ended.
 	Canceled *atomic.Bool
@@ -53,6 +56,17 @@ func NewRequest(s *Script, keys []string, args ...string) *Request {
 func (r *Request) WithGlobalKeys(keys ...string) *Request {
 	r.globalKeys = keys
 	return r
+}
+
+// refused returns why the request must not be sent to a server, or nil.
+func (r *Request) refused(index int, server string) error {
+	switch {
+	case r.Canceled != nil && r.Canceled.Load():
+		return ErrCanceled
+	case r.Servers != nil && r.Servers[index] != server:
+		return ErrLife
+	}
+	return nil
 }
 
 // NewCommand returns a plain command, such as INFO.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // minRedis is the oldest major version of Redis that runs the scripts as intended.
@@ -24,9 +25,9 @@ func parseInfo(text string) Info {
 	return info
 }
 
-// life identifies the data of a server. It changes with every restart, and when a
-// replica becomes a master.
-func (f Info) life() string {
+// server identifies the run of a server. It changes with every restart, and when a replica
+// becomes a master.
+func (f Info) server() string {
 	sum := sha256.Sum256([]byte(f["run_id"] + "\n" + f["master_replid"]))
 	return hex.EncodeToString(sum[:8])
 }
@@ -53,28 +54,44 @@ func (f Info) check(addr string) error {
 	return nil
 }
 
+// skew returns the time by which the clock of the server is ahead of the local one, which
+// was read before and after the server answered. It is 0 for a server that does not tell.
+func (f Info) skew(before, after time.Time) time.Duration {
+	micros, err := strconv.ParseInt(f["server_time_usec"], 10, 64)
+	if err != nil {
+		return 0
+	}
+	switch clock := time.UnixMicro(micros); {
+	case clock.Before(before.Add(-time.Millisecond)):
+		return clock.Sub(before)
+	case clock.After(after):
+		return clock.Sub(after)
+	}
+	return 0
+}
+
 // Servers records which address of a fleet belongs to which server, so that a server
 // with two addresses has one vote.
 type Servers struct {
 	mu    sync.Mutex
-	addrs map[string]string // by life
+	addrs map[string]string // by the run of the server
 }
 
 // NewServers returns an empty record.
 func NewServers() *Servers { return &Servers{addrs: map[string]string{}} }
 
-// claim returns the address that owns a life: the first one that claimed it.
-func (s *Servers) claim(life, addr string) string {
+// claim returns the address that owns a run of a server: the first one that claimed it.
+func (s *Servers) claim(server, addr string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if owner, taken := s.addrs[life]; taken {
+	if owner, taken := s.addrs[server]; taken {
 		return owner
 	}
 	for other, owner := range s.addrs {
 		if owner == addr {
-			delete(s.addrs, other) // a former life
+			delete(s.addrs, other) // a former run
 		}
 	}
-	s.addrs[life] = addr
+	s.addrs[server] = addr
 	return addr
 }

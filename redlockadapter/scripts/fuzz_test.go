@@ -31,10 +31,10 @@ func FuzzAnswers(f *testing.F) {
 			vote, err := Vote(reply)
 			require.Equal(t, vote.State == quorum.Accepted, err == nil)
 		}
-		for len(words) < 7 {
+		for len(words) < stateFields {
 			words = append(words, "")
 		}
-		if state, err := parseState(words[0], words[1], words[2], words[3], words[4], words[5], words[6]); err == nil && state != nil {
+		if state, err := parseState(words); err == nil && state != nil {
 			require.Less(t, state.Version, uint64(1)<<53)
 			require.True(t, state.Max <= fencing.MaxToken && state.Floor <= fencing.MaxToken && state.Ceiling <= fencing.MaxToken)
 		}

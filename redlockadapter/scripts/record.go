@@ -70,7 +70,7 @@ func ParseRecord(got redisconn.Reply) (Record, error) {
 const scanStep = 500
 
 // List returns the locks in use on a node whose names begin with prefix.
-func List(ctx context.Context, c *redisconn.Conn, prefix string) ([]fencing.Resource, error) {
+func List(ctx context.Context, c Node, prefix string) ([]fencing.Resource, error) {
 	var names []fencing.Resource
 	for cursor := "0"; ; {
 		got, err := c.Do(ctx, redisconn.NewRequest(listScript, []string{nodeKey}, cursor, prefix, strconv.Itoa(scanStep)))

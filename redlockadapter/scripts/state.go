@@ -13,6 +13,12 @@ import (
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
+// Node is a connection to a node: a Conn, or one that is bound to one run of the server.
+type Node interface {
+	Addr() string
+	Do(ctx context.Context, r *redisconn.Request) (redisconn.Reply, error)
+}
+
 // NodeReport is the reply of the report script.
 type NodeReport struct {
 	recovery.Report
@@ -93,7 +99,7 @@ func stateRequest(s *redisconn.Script, args ...string) *redisconn.Request {
 }
 
 // call runs a script that replies "ok", or why the node refused.
-func call(ctx context.Context, c *redisconn.Conn, step string, r *redisconn.Request) error {
+func call(ctx context.Context, c Node, step string, r *redisconn.Request) error {
 	got, err := c.Do(ctx, r)
 	if err == nil && got.Word(0) != "ok" {
 		err = fmt.Errorf("%s: %s refused: %s", c.Addr(), step, got.Word(0))
@@ -103,7 +109,7 @@ func call(ctx context.Context, c *redisconn.Conn, step string, r *redisconn.Requ
 
 // Join puts a join nonce on an empty node. A join nonce of another process stays if it
 // is younger than keep. With again, a voter of this fleet gets one too.
-func Join(ctx context.Context, c *redisconn.Conn, fleet string, version uint64, join string, keep time.Duration, again bool) error {
+func Join(ctx context.Context, c Node, fleet string, version uint64, join string, keep time.Duration, again bool) error {
 	voters := "0"
 	if again {
 		voters = "1"
@@ -114,7 +120,7 @@ func Join(ctx context.Context, c *redisconn.Conn, fleet string, version uint64, 
 
 // Init gives a range to the node that has its join nonce. wait is above 0 while the
 // quarantine of the node lasts.
-func Init(ctx context.Context, c *redisconn.Conn, fleet string, r recovery.Range) (wait time.Duration, err error) {
+func Init(ctx context.Context, c Node, fleet string, r recovery.Range) (wait time.Duration, err error) {
 	got, err := c.Do(ctx, stateRequest(initScript, r.Join, strconv.FormatUint(r.Version, 10), fleet, c.Addr(),
 		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine)))
 	if err != nil {
@@ -136,14 +142,19 @@ func Init(ctx context.Context, c *redisconn.Conn, fleet string, r recovery.Range
 }
 
 // Advance raises a node to a goal. Nothing is ever lowered.
-func Advance(ctx context.Context, c *redisconn.Conn, goal recovery.Goal) error {
+func Advance(ctx context.Context, c Node, goal recovery.Goal) error {
 	return call(ctx, c, "advance", redisconn.NewRequest(advanceScript, []string{nodeKey},
 		strconv.FormatUint(goal.Version, 10), goal.Fleet, goal.Floor.String(), goal.Ceiling.String(), goal.Successor))
 }
 
-// Reserve stores a floor on a node from which another node is about to start.
-func Reserve(ctx context.Context, c *redisconn.Conn, fleet string, floor fencing.Token) error {
-	return call(ctx, c, "reserve", stateRequest(reserveScript, fleet, floor.String()))
+// Reserve stores a floor on a node from which another node is about to start. With create,
+// a node without any state stores it too, as the state of a former life.
+func Reserve(ctx context.Context, c Node, fleet string, floor fencing.Token, create bool) error {
+	version := ""
+	if create {
+		version = strconv.Itoa(StandaloneVersion)
+	}
+	return call(ctx, c, "reserve", stateRequest(reserveScript, fleet, floor.String(), version))
 }
 
 // Sweep removes the data of former lives, and the records of locks that were not used
