@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -83,9 +86,9 @@ func newBackend(config Config) *Backend {
 }
 
 // New connects to the nodes and checks them. It fails with engine.ErrUnavailable if fewer
-// than a quorum can be used; the error matches ErrNodeSetup, too, if a server must not be a
-// node. Fewer such servers are missing votes, and are logged. Nodes without state are not an
-// error; acquiring is, until they are initialised.
+// than a quorum can be used, and with ErrNodeSetup if that is because servers must not be
+// nodes. Fewer such servers are missing votes, and are logged. Nodes without state are not
+// an error; acquiring is, until they are initialised.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {
@@ -133,12 +136,21 @@ func (b *Backend) start() {
 func (b *Backend) checkNodes(ctx context.Context) error {
 	usable := 0
 	errs := make([]error, len(b.nodes))
+	var unusable []error // the setup must be changed first: a retry does not help
 	for i, s := range b.NodeStatuses(ctx) {
+		if live := s.Report.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
+			s.Err = redisconn.SetupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
+		}
 		if errs[i] = s.Err; s.Err == nil {
 			usable++
+		} else if errors.Is(s.Err, ErrNodeSetup) {
+			unusable = append(unusable, s.Err)
 		}
 	}
-	if usable < b.quorum {
+	switch {
+	case len(unusable) > len(b.nodes)-b.quorum:
+		return errors.Join(unusable...)
+	case usable < b.quorum:
 		return b.quorumError(errs)
 	}
 	return nil

@@ -33,7 +33,7 @@ func TestProcessWithAnotherFleetIsRefused(t *testing.T) {
 	waitFor(t, func() bool {
 		_, err := k.try(b)
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		return strings.Contains(err.Error(), "belongs to another fleet; all processes must list the same addresses")
+		return strings.Contains(err.Error(), "belongs to another fleet: to a service, or to processes with other addresses")
 	})
 	err := redlockadapter.Init(testContext(t), three.config, fencing.None)
 	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot initialise these nodes by mistake")

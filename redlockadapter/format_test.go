@@ -71,7 +71,7 @@ func TestFormerLifeOfANewerFormat(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	ctx := testContext(t)
 	b := f.backend(t)
-	key := keyOf(t, f, 0)
+	key, run := keyOf(t, f, 0), serverOf(t, b, 0)
 	server := f.client(t, 0)
 	require.NoError(t, server.HSet(ctx, key, "format", "2").Err())
 	former := fmt.Sprintf("%s:0123456789abcdef:node", "{"+redlockadapter.DefaultNamespace+"}")
@@ -79,8 +79,8 @@ func TestFormerLifeOfANewerFormat(t *testing.T) {
 	require.NoError(t, server.Set(ctx, "{"+redlockadapter.DefaultNamespace+"}:life", "0123456789abcdef", 0).Err())
 	var newer *engine.FormatError
 	require.ErrorAs(t, b.NodeStatuses(ctx)[0].Err, &newer)
-	require.NoError(t, b.Join(ctx, 0, "join", 1))
-	_, err := b.Initialise(ctx, 0, recovery.Range{Join: "join", Version: 1, Floor: 1, Ceiling: 2})
+	require.NoError(t, b.Join(ctx, 0, run, "join", 1))
+	_, err := b.Initialise(ctx, 0, run, recovery.Range{Join: "join", Version: 1, Floor: 1, Ceiling: 2})
 	require.ErrorContains(t, err, "newer build")
 }
 

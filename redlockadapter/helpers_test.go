@@ -131,6 +131,16 @@ func (f *fleet) backend(t testing.TB) *redlockadapter.Backend {
 	return b
 }
 
+// serverOf returns the run of the server of a node.
+func serverOf(t testing.TB, b *redlockadapter.Backend, node int) (server string) {
+	t.Helper()
+	waitFor(t, func() bool {
+		server = b.NodeStatuses(testContext(t))[node].Report.Server
+		return server != ""
+	})
+	return server
+}
+
 // client returns a client of one server.
 func (f *fleet) client(t testing.TB, node int) *redis.Client {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
@@ -72,9 +71,6 @@ func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus 
 	after := wallClock()
 	if err != nil {
 		return NodeStatus{Addr: n.Addr(), Err: err}
-	}
-	if live := r.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
-		return NodeStatus{Addr: n.Addr(), Err: redisconn.SetupError(n.Addr(), "its largest token %d is near 2^53; start a new namespace", live.Max)}
 	}
 	s := NodeStatus{Addr: n.Addr(), Report: r.Report, Joining: r.Join}
 	if r.Join != "" {
@@ -140,7 +136,7 @@ func (b *Backend) quorumError(errs []error) error {
 			succeeded++
 			continue
 		}
-		if why := b.keeper.log.waiting(i); why != nil && errors.Is(err, scripts.ErrEmpty) {
+		if why := b.keeper.log.waiting(i); errors.Is(err, scripts.ErrEmpty) && errors.Is(why, errNotSaved) {
 			err = fmt.Errorf("%w: %w", err, why)
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))

@@ -67,7 +67,7 @@ func TestFleetRecoversFromAPowerCut(t *testing.T) {
 		b, k := f.backend(t), newLocker(t, f.config)
 		k.acquireN(b, 5)
 		for i := range f.servers {
-			require.NoError(t, f.client(t, i).Save(testContext(t)).Err())
+			waitFor(t, func() bool { return f.client(t, i).Save(testContext(t)).Err() == nil }, "no other save is in progress")
 		}
 		k.acquireN(b, 100)
 		f.powerCut(t, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
 // A lease that a restarted node forgot has expired when the node votes again.
@@ -65,12 +66,13 @@ func TestInitialiseNeedsTheJoinNonce(t *testing.T) {
 		b, ctx := f.backend(t), t.Context()
 		first := recovery.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
 		second := recovery.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
-		initialise := func(r recovery.Range) (time.Duration, error) { return b.Initialise(ctx, 0, r) }
+		initialise := func(r recovery.Range) (time.Duration, error) { return b.Initialise(ctx, 0, f.nodes[0].server(), r) }
+		join := func(nonce string) error { return b.Join(ctx, 0, f.nodes[0].server(), nonce, 7) }
 
 		_, err := initialise(first)
 		require.Error(t, err, "without a join nonce")
-		require.NoError(t, b.Join(ctx, 0, "first", 7))
-		require.NoError(t, b.Join(ctx, 0, "second", 7), "another process takes over")
+		require.NoError(t, join("first"))
+		require.NoError(t, join("second"), "another process takes over")
 		_, err = initialise(first)
 		require.ErrorContains(t, err, "another join has replaced this one")
 		wait, err := initialise(second)
@@ -82,7 +84,7 @@ func TestInitialiseNeedsTheJoinNonce(t *testing.T) {
 		advance(2 * time.Second)
 		_, err = initialise(second)
 		require.Error(t, err, "the node was lost since the range was assigned")
-		require.NoError(t, b.Join(ctx, 0, "second", 7))
+		require.NoError(t, join("second"))
 		wait, err = initialise(second)
 		require.NoError(t, err)
 		require.Greater(t, wait, virtualTTL-time.Second, "the quarantine counts from the first join of this life")
@@ -92,7 +94,7 @@ func TestInitialiseNeedsTheJoinNonce(t *testing.T) {
 		require.Zero(t, wait)
 		_, err = initialise(second)
 		require.Error(t, err, "a range is used once")
-		require.ErrorContains(t, b.Join(ctx, 0, "third", 7), "state", "a voter needs no recovery")
+		require.ErrorIs(t, b.Join(ctx, 0, "another", "third", 7), redisconn.ErrLife, "a call names the server")
 		live := b.NodeStatuses(ctx)[0].Report.Live
 		require.Equal(t, []fencing.Token{300, 300, 400}, []fencing.Token{live.Max, live.Floor, live.Ceiling})
 	})

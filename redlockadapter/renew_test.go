@@ -87,7 +87,7 @@ func TestRenewalAfterTheFloorWasRaised(t *testing.T) {
 		held, current := acquireAlone(t, b, "a"), acquireAlone(t, b, "b")
 		goal := recovery.Goal{Version: 1, Fleet: b.NodeStatuses(t.Context())[0].Report.Live.Fleet, Floor: held.Token + 100, Ceiling: fencing.MaxToken}
 		for node := range 3 {
-			require.NoError(t, b.Advance(t.Context(), node, goal))
+			require.NoError(t, b.Advance(t.Context(), node, f.nodes[node].server(), goal))
 		}
 		require.NoError(t, b.Renew(t.Context(), []Held{current})[0], "a current lease is extended")
 		advance(virtualTTL)

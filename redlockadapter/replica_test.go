@@ -81,5 +81,5 @@ func TestFormerReplicaHasNoState(t *testing.T) {
 
 // recovered reports whether a node votes in another life than before.
 func recovered(before, after redlockadapter.NodeStatus) bool {
-	return after.Err == nil && after.Report.Live != nil && after.Identity != before.Identity
+	return after.Err == nil && after.Report.Live != nil && after.Report.Server != before.Report.Server
 }

@@ -19,7 +19,7 @@ func TestStandaloneProcessDoesNotRecoverNodesOfAService(t *testing.T) {
 	f := startFleet(t, 1, testserver.RedisAppendOnly()).withShortQuarantine().init(t)
 	b := f.backend(t)
 	goal := recovery.Goal{Version: 9, Fleet: voter(t, b, 0).Fleet, Floor: 5, Ceiling: fencing.MaxToken}
-	require.NoError(t, b.Advance(testContext(t), 0, goal)) // as the service does
+	require.NoError(t, b.Advance(testContext(t), 0, serverOf(t, b, 0), goal)) // as the service does
 	f.servers[0].Stop()
 	require.NoError(t, f.servers[0].Start())
 	waitFor(t, func() bool {

@@ -82,6 +82,29 @@ func TestUnusableServersAreRefused(t *testing.T) {
 	}
 }
 
+// One unusable server of three is a missing vote: the others serve, and the lock is granted.
+func TestOneUnusableServerIsAMissingVote(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]testserver.RedisOption{
+		"eviction": {testserver.RedisConfig("maxmemory-policy", "allkeys-lru")},
+		"clock": {testserver.RedisEnv("LD_PRELOAD", fakeTime(t)), testserver.RedisEnv("FAKETIME", "+1h"),
+			testserver.RedisEnv("FAKETIME_DONT_FAKE_MONOTONIC", "1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, bad := startFleet(t, 2), testserver.Redis(t, options...)
+			f.servers = append(f.servers, bad)
+			f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: bad.Addr})
+			f.config.MaxTTL = shortQuarantine // one node is missing, so the others wait
+			f.init(t)
+			b, k := f.backend(t), newLocker(t, f.config)
+			k.acquireN(b, 5)
+			require.ErrorIs(t, b.NodeStatuses(testContext(t))[2].Err, redlockadapter.ErrNodeSetup)
+			require.Equal(t, []int{0, 1}, live(t, b))
+		})
+	}
+}
+
 // New refuses servers by their INFO. These tests edit the INFO of a virtual server.
 func TestServersAreRefusedByTheirInfo(t *testing.T) {
 	t.Parallel()

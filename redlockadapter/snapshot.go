@@ -44,7 +44,7 @@ func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn) error {
 	case !s.requested:
 		_, err := n.Do(ctx, redisconn.NewCommand("bgsave"))
 		var refused redisconn.RedisError
-		if errors.As(err, &refused) {
+		if errors.As(err, &refused) && refused.Code() == "NOPERM" {
 			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the append-only file", errNotSaved, err)
 		}
 		s.requested, s.before = err == nil, written

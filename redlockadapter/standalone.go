@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,22 +40,24 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	close(b.keeper.done) // it never ran
 	defer b.Close(context.WithoutCancel(ctx))
 	statuses := b.NodeStatuses(ctx)
-	fresh := true
+	history, all := false, true
 	for _, s := range statuses {
 		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
 			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, s.Addr, scripts.ErrFleet)
 		}
-		fresh = fresh && s.Err == nil && s.Report.Live == nil && s.Report.Former == nil
+		history = history || s.Report.Live != nil || s.Report.Former != nil
+		all = all && s.Err == nil
 	}
 	if err := b.checkStandalone(reports(statuses)); err != nil {
 		return err
 	}
-	if known, _ := recovery.StandaloneFloor(reports(statuses)); known > recovery.Jump { // some node reports tokens
-		floor = max(floor, known)
-	}
 	k := b.keeper
 	k.provided = &floor
-	if fresh {
+	switch {
+	case history:
+		known, _ := recovery.StandaloneFloor(reports(statuses))
+		floor = max(floor, known)
+	case all:
 		k.quarantine = 0
 	}
 	return k.recoverAll(ctx)
@@ -79,8 +82,11 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 				voters++
 			}
 		}
-		if !waiting && voters >= b.quorum {
+		switch failed := errors.Join(errs...); {
+		case !waiting && voters >= b.quorum:
 			return nil
+		case errors.Is(failed, errNotSaved):
+			return fmt.Errorf("%w: %w", engine.ErrUnavailable, failed)
 		}
 		select {
 		case <-time.After(initInterval):
@@ -108,6 +114,9 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	at, id := b.at(node, s.Report.Server), s.Addr+" "+s.Report.Server
 	r := k.recoveries[id]
 	if r == nil || s.Joining != r.join {
+		if b.foreign() {
+			return scripts.ErrFleet
+		}
 		r = &nodeRecovery{join: engine.NewSessionID().String()}
 		keep := b.config.MaxTTL + otherRecovery
 		if k.provided != nil {
@@ -137,7 +146,9 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		return fmt.Errorf("quarantine ends in %v", wait)
 	}
 	delete(k.recoveries, id)
-	k.log.recovered(node, s.Addr, uint64(r.floor))
+	if k.provided == nil {
+		k.log.recovered(node, s.Addr, uint64(r.floor))
+	}
 	return nil
 }
 
@@ -203,6 +214,14 @@ func (b *Backend) checkStandalone(all []recovery.Report) error {
 		}
 	}
 	return nil
+}
+
+// foreign reports whether a node voted in another fleet at the latest look. This process
+// must then keep out of the recoveries of that fleet.
+func (b *Backend) foreign() bool {
+	b.keeper.mu.Lock()
+	defer b.keeper.mu.Unlock()
+	return slices.ContainsFunc(b.keeper.last, func(s NodeStatus) bool { return s.Report.Live != nil && s.Report.Live.Fleet != b.fingerprint })
 }
 
 // ofThisFleet returns the reports without the state of other fleets. Only a quorum of

@@ -17,14 +17,10 @@ func TestTokensAreExact(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	b, other, ctx := f.backend(t), f.backend(t), testContext(t)
-	fleet := engine.Fleet{}
-	for _, s := range f.servers {
-		fleet.Addresses = append(fleet.Addresses, s.Addr)
-	}
-	session, nonce := engine.NewSessionID(), engine.Nonce(0)
+	session, nonce, fleet := engine.NewSessionID(), engine.Nonce(0), voter(t, b, 0).Fleet
 	for _, floor := range []fencing.Token{999_999_999_998, 999_999_999_999_998, 1<<52 - 2, 4_999_999_999_999_998, fencing.MaxToken - 4} {
 		for i := range f.servers {
-			require.NoError(t, b.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: fleet.Fingerprint(), Floor: floor}))
+			require.NoError(t, b.Advance(ctx, i, serverOf(t, b, i), recovery.Goal{Version: 1, Fleet: fleet, Floor: floor}))
 		}
 		for want := floor + 1; want <= min(floor+4, fencing.MaxToken); want++ {
 			nonce++
@@ -56,18 +52,14 @@ func TestTokensAreExact(t *testing.T) {
 	require.ErrorContains(t, err, "near 2^53")
 }
 
-// initRanges gives each node of a new fleet its own range.
-func (f *fleet) initRanges(t *testing.T, floors, ceilings []fencing.Token) *redlockadapter.Backend {
+// initRanges makes the nodes of a new fleet voters, and changes the range of each.
+func (f *fleet) initRanges(t *testing.T, floors, ceilings []fencing.Token) {
 	t.Helper()
-	f.config.Topology = func() engine.Topology { return engine.Topology{} } // no process recovers the nodes by itself
-	keeper := f.backend(t)
-	f.config.Topology = nil
+	f.init(t)
 	for i := range f.servers {
-		require.NoError(t, keeper.Join(testContext(t), i, "join", 1))
-		_, err := keeper.Initialise(testContext(t), i, recovery.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
-		require.NoError(t, err)
+		require.NoError(t, f.client(t, i).HSet(testContext(t), keyOf(t, f, i), "max", floors[i].String(), "floor", floors[i].String(),
+			"ceiling", ceilings[i].String()).Err())
 	}
-	return keeper
 }
 
 // A raise does not exceed the ceiling of a node.
@@ -86,8 +78,8 @@ func TestRaiseRespectsTheCeiling(t *testing.T) {
 func TestAcquireRespectsTheCeiling(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
-	keeper, ctx := f.initRanges(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16}), testContext(t)
-	b, k := f.backend(t), newLocker(t, f.config)
+	f.initRanges(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16})
+	b, k, ctx := f.backend(t), newLocker(t, f.config), testContext(t)
 	for range 10 {
 		token, err := k.try(b)
 		if err != nil {
@@ -100,7 +92,7 @@ func TestAcquireRespectsTheCeiling(t *testing.T) {
 	for i := range f.servers {
 		state := voter(t, b, i)
 		require.LessOrEqual(t, state.Max, 14+fencing.Token(i))
-		require.NoError(t, keeper.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: state.Fleet, Ceiling: 100}))
+		require.NoError(t, b.Advance(ctx, i, serverOf(t, b, i), recovery.Goal{Version: 1, Fleet: state.Fleet, Ceiling: 100}))
 	}
 	require.LessOrEqual(t, k.acquire(b), fencing.Token(20))
 }

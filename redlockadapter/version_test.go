@@ -34,6 +34,7 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 	t := &engine.Topology{Version: version, Policies: all, Ready: true, Fleet: engine.Fleet{Namespace: "leased", MaxTTL: virtualTTL}}
 	for _, n := range f.nodes {
 		t.Fleet.Addresses = append(t.Fleet.Addresses, n.name)
+		t.Lives = append(t.Lives, recovery.LifeName(n.server(), "join"))
 	}
 	s.topology.Store(t)
 }
@@ -42,7 +43,7 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 func TestNodesRefuseOlderVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
+		f := newVirtualFleet(t, 3).initService(t)
 		var fresh, stale service
 		fresh.set(f, 5)
 		stale.set(f, 4)
@@ -63,7 +64,7 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 		require.NoError(t, newer.Renew(ctx, []Held{held})[0])
 		_, err = alone.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/4"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.ErrorContains(t, err, "belong to a service")
+		require.ErrorContains(t, err, "to a service")
 
 		stale.set(f, 5)
 		_, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(3, "e/3"))
@@ -75,21 +76,21 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 func TestAdvanceEndsOlderVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
+		f := newVirtualFleet(t, 3).initService(t)
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
 		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
-		require.NoError(t, b.Advance(ctx, 0, goal))
+		require.NoError(t, b.Advance(ctx, 0, f.nodes[0].server(), goal))
 		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is not a quorum")
-		require.NoError(t, b.Advance(ctx, 1, goal))
-		require.NoError(t, b.Advance(ctx, 1, recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
+		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), goal))
+		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], redlockadapter.ErrVersion)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
-		require.Error(t, b.Advance(ctx, 2, recovery.Goal{Version: 3, Fleet: "another"}))
+		require.Error(t, b.Advance(ctx, 2, f.nodes[2].server(), recovery.Goal{Version: 3, Fleet: "another"}))
 
 		s.set(f, 3)
 		grant, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
@@ -103,7 +104,7 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 func TestMigratingLockIsNotGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
+		f := newVirtualFleet(t, 3).initService(t)
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
@@ -139,7 +140,7 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 func TestMigrationFailsWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
+		f := newVirtualFleet(t, 3).initService(t)
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
@@ -164,7 +165,7 @@ func TestMigrationFailsWaiters(t *testing.T) {
 func TestFleetMustMatchTheTopology(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
+		f := newVirtualFleet(t, 3).initService(t)
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()

@@ -2,6 +2,8 @@ package redlockadapter_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +107,14 @@ func (n *virtualNode) info() string {
 		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\n", n.name, n.lives, n.name)
 }
 
+// server returns the name of the present run of the server.
+func (n *virtualNode) server() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s-%d\n%s", n.name, n.lives, n.name))
+	return hex.EncodeToString(sum[:8])
+}
+
 func (n *virtualNode) setDelay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -197,6 +207,22 @@ func discard() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, ni
 func (f *virtualFleet) init(t testing.TB) *virtualFleet {
 	t.Helper()
 	require.NoError(t, redlockadapter.Init(t.Context(), f.config, fencing.None))
+	return f
+}
+
+// initService makes the nodes voters of a service, with unlimited tokens.
+func (f *virtualFleet) initService(t testing.TB) *virtualFleet {
+	t.Helper()
+	one := *f
+	one.config.Topology = func() engine.Topology { return engine.Topology{} }
+	b, err := redlockadapter.New(t.Context(), one.config)
+	require.NoError(t, err)
+	for i, n := range f.nodes {
+		require.NoError(t, b.Join(t.Context(), i, n.server(), "join", 1))
+		_, err := b.Initialise(t.Context(), i, n.server(), recovery.Range{Join: "join", Version: 1, Ceiling: fencing.MaxToken})
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.Close(t.Context()))
 	return f
 }
 

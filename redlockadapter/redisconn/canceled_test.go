@@ -20,10 +20,10 @@ func TestCanceledRequestIsDropped(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{}) // outside the bubble: it resolves its host
 	synctest.Test(t, func(t *testing.T) {
-		c := New(Config{Options: &redis.Options{}, Timeout: time.Second, Clock: engine.SystemClock(), Failed: func() {}})
+		c := New(Config{Options: &redis.Options{}, Timeout: time.Second, MaxAge: time.Hour, Clock: engine.SystemClock(), Failed: func() {}})
 		ours, server := net.Pipe()
 		defer server.Close()
-		c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours)}
+		c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours), checked: engine.SystemClock().Now()}
 		served := make(chan struct{})
 		go func() {
 			defer close(served)

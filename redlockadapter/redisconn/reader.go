@@ -126,17 +126,18 @@ func (c *Conn) serve() {
 // receive passes a reply to its request. An error ends the socket.
 func (c *Conn) receive(s *socket, got Reply) error {
 	refused, failed := got.Err.(RedisError) //nolint:errorlint // readReply returns it unwrapped
-	if failed && refused.endsConnection() {
-		return got.Err
-	}
 	c.mu.Lock()
 	if !c.outstanding() {
 		c.mu.Unlock()
 		return ErrProtocol
 	}
 	r := c.batch[c.answered]
+	if failed && refused.endsConnection() && r.plain == "" { // the scripts work without the rights of plain commands
+		c.mu.Unlock()
+		return got.Err
+	}
 	c.answered++
-	if failed && refused.code() == "NOSCRIPT" {
+	if failed && refused.Code() == "NOSCRIPT" {
 		// The script was not run. Send it again with its text, after the others.
 		c.batch = append(c.batch, r)
 		command := r.encode(nil, s, true)

@@ -31,8 +31,8 @@ type RedisError string
 // Error returns the text of the server.
 func (e RedisError) Error() string { return string(e) }
 
-// code returns the first word, such as NOSCRIPT.
-func (e RedisError) code() string {
+// Code returns the first word, such as NOSCRIPT.
+func (e RedisError) Code() string {
 	word, _, _ := strings.Cut(string(e), " ")
 	return word
 }
@@ -40,7 +40,7 @@ func (e RedisError) code() string {
 // endsConnection reports whether to reconnect: the server became a replica, loads its
 // data, or requires another authentication.
 func (e RedisError) endsConnection() bool {
-	switch e.code() {
+	switch e.Code() {
 	case "READONLY", "LOADING", "MASTERDOWN", "NOAUTH", "NOPERM":
 		return true
 	}

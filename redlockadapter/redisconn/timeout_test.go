@@ -22,10 +22,10 @@ func TestTimeoutAppliesToProgressNotToTheWholeBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{}) // outside the bubble: it resolves its host
 			synctest.Test(t, func(t *testing.T) {
-				c := New(Config{Options: &redis.Options{}, Timeout: 250 * time.Millisecond, Clock: engine.SystemClock(), Failed: func() {}})
+				c := New(Config{Options: &redis.Options{}, Timeout: 250 * time.Millisecond, MaxAge: time.Hour, Clock: engine.SystemClock(), Failed: func() {}})
 				ours, server := net.Pipe()
 				defer server.Close()
-				c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours)}
+				c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours), checked: engine.SystemClock().Now()}
 				served := make(chan struct{})
 				go func() {
 					defer close(served)

@@ -1,0 +1,97 @@
+package redlockadapter_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// A program that calls Init at every start repeats no token after power cuts: what Init
+// assigned is on disk before a node votes.
+func TestInitAfterPowerCuts(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, testserver.RedisConfig("appendonly", "no")).withShortQuarantine()
+	k := newLocker(t, f.config)
+	for range 3 {
+		f.init(t)
+		b := f.backend(t)
+		k.acquireN(b, 5) // each is above the one before
+		require.NoError(t, b.Close(testContext(t)))
+		f.powerCut(t, nil)
+	}
+}
+
+// documentedACL returns the rules of the ACL user in docs/CONFIGURATION.md.
+func documentedACL(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/CONFIGURATION.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`ACL SETUSER leased (.*)`).FindSubmatch(text)
+	require.NotNil(t, found)
+	return strings.Fields(strings.ReplaceAll(string(found[1]), "'", ""))
+}
+
+// restrict makes the fleet use an ACL user with these rules.
+func (f *fleet) restrict(t *testing.T, rules []string) {
+	t.Helper()
+	for i := range f.servers {
+		args := []any{"acl", "setuser", "leased"}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		require.NoError(t, f.client(t, i).Do(testContext(t), args...).Err())
+		f.config.Nodes[i] = &redis.Options{Addr: f.servers[i].Addr, Username: "leased", Password: "PASSWORD"}
+	}
+}
+
+// The documented ACL is enough to initialise a fleet and to use it.
+func TestDocumentedACL(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, testserver.RedisConfig("appendonly", "no"))
+	f.restrict(t, documentedACL(t))
+	f.init(t)
+	b, k := f.backend(t), newLocker(t, f.config)
+	k.acquireN(b, 3)
+	require.NoError(t, b.Sweep(testContext(t)))
+	_, err := b.List(testContext(t), "", "", 10)
+	require.NoError(t, err)
+}
+
+// A server that refuses to save its data does not count as one that has saved it. The error
+// names the missing permission.
+func TestRefusedSaveIsNoSave(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for _, rule := range documentedACL(t) {
+		if rule != "+bgsave" {
+			rules = append(rules, rule)
+		}
+	}
+	for name, nodes := range map[string]int{"one node": 1, "three nodes": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, nodes, testserver.RedisConfig("appendonly", "no")).withShortQuarantine()
+			f.restrict(t, rules)
+			waitFor(t, func() bool {
+				err := redlockadapter.Init(testContext(t), f.config, fencing.None)
+				require.Error(t, err)
+				return strings.Contains(err.Error(), "+bgsave")
+			})
+			b, k := f.backend(t), newLocker(t, f.config)
+			require.Empty(t, live(t, b))
+			waitFor(t, func() bool {
+				_, err := k.try(b)
+				require.Error(t, err)
+				return strings.Contains(err.Error(), "+bgsave")
+			})
+		})
+	}
+}
