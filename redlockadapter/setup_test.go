@@ -95,7 +95,7 @@ func TestOneUnusableServerIsAMissingVote(t *testing.T) {
 			f, bad := startFleet(t, 2), testserver.Redis(t, options...)
 			f.servers = append(f.servers, bad)
 			f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: bad.Addr})
-			f.config.MaxTTL = shortQuarantine // one node is missing, so the others wait
+			f.withShortQuarantine() // one node is missing, so the others wait
 			f.init(t)
 			b, k := f.backend(t), newLocker(t, f.config)
 			k.acquireN(b, 5)
