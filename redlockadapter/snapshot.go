@@ -5,17 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
 // errNotSaved reports a server that cannot write its data to disk.
 var errNotSaved = errors.New("the floor is not saved to disk")
 
+// appendTime is the time after which an append-only file is on disk: it is synced once per
+// second, or more often.
+const appendTime = 2 * time.Second
+
 // snapshot is a request to a server to write an RDB snapshot, so that a reserved floor
-// survives a restart of the server. A server with an append-only file needs none: the
-// floor is on disk long before the quarantine ends.
+// survives a restart of the server. A server with an append-only file needs none.
 type snapshot struct {
+	reserved  engine.Instant // when the floor was reserved
 	requested bool
 	before    int64 // the number of snapshots that were written before
 	done      bool
@@ -23,7 +29,7 @@ type snapshot struct {
 
 // advance takes the next step, and returns why the floor is not on disk. A server that
 // cannot save is asked again: it may have older data on disk, and restart with that.
-func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn) error {
+func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn, now engine.Instant) error {
 	if s.done {
 		return nil
 	}
@@ -37,7 +43,7 @@ func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn) error {
 		if status := info["aof_last_write_status"]; status != "ok" {
 			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(), errNotSaved, status)
 		}
-		s.done = true
+		s.done = now.Since(s.reserved) > appendTime && info["aof_pending_bio_fsync"] == "0"
 	case err != nil: // a server that writes no snapshots
 		s.done = true
 	case info["rdb_bgsave_in_progress"] == "1": // possibly one that started too early

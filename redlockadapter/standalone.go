@@ -97,6 +97,9 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 	}
 }
 
+// errQuarantine reports a node that must not vote yet.
+var errQuarantine = errors.New("the node is in quarantine")
+
 // nodeRecovery is the recovery of a node by this process.
 type nodeRecovery struct {
 	join      string
@@ -106,9 +109,12 @@ type nodeRecovery struct {
 }
 
 // recover takes the next step to give an empty node a fresh range. Its floor is above
-// everything that a quorum reports after the join, and is reserved on a quorum before
-// the node votes. It is reserved when the quarantine begins, so that an append-only
-// file has it on disk long before the quarantine ends.
+// everything that a quorum reports after the quarantine, and is reserved on a quorum before
+// the node votes.
+//
+// The reports must not be older. Until the quarantine ends, another server that the address
+// led to may still vote. If the other nodes moved to the new floor before that, it could
+// help to grant tokens above the floor, which the new server accepts again.
 func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	b := k.backend
 	at, id := b.at(node, s.Report.Server), s.Addr+" "+s.Report.Server
@@ -126,6 +132,12 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 			return err
 		}
 		k.recoveries[id] = r
+		if k.quarantine > 0 {
+			return errQuarantine // that began now, or by an earlier join
+		}
+	}
+	if !r.reserved && k.quarantine > 0 && s.Quarantine > 0 {
+		return fmt.Errorf("%w for %v", errQuarantine, s.Quarantine)
 	}
 	if !r.reserved {
 		floor, snapshots, err := k.reserveFloor(ctx, s.Addr)
@@ -142,8 +154,9 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	if err != nil {
 		return err
 	}
-	if wait > 0 {
-		return fmt.Errorf("quarantine ends in %v", wait)
+	if wait > 0 { // the clock of the server was set back
+		r.reserved = false
+		return fmt.Errorf("%w for %v", errQuarantine, wait)
 	}
 	delete(k.recoveries, id)
 	if k.provided == nil {
@@ -175,7 +188,7 @@ func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, 
 		if scripts.Reserve(ctx, n, b.fingerprint, floor, k.provided != nil) == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			snapshots[i] = &snapshot{}
+			snapshots[i] = &snapshot{reserved: b.clock.Now()}
 		}
 	})
 	if len(snapshots) < b.quorum {
@@ -192,7 +205,7 @@ func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot
 	errs := make([]error, len(b.nodes))
 	b.each(func(i int, n *redisconn.Conn) {
 		if s := snapshots[i]; s != nil {
-			errs[i] = s.advance(ctx, n)
+			errs[i] = s.advance(ctx, n, b.clock.Now())
 		}
 	})
 	for _, s := range snapshots {
