@@ -85,6 +85,8 @@ func (n *Node) logChange(c machine.Command, version uint64) {
 		n.logger.Info("migration finished", "prefix", c.Prefix, "version", version)
 	case *machine.SetFleet:
 		n.logger.Info("Redis fleet set", "nodes", strings.Join(c.Fleet.Addresses, ","), "namespace", c.Fleet.Namespace, "version", version)
+	case *machine.AssignRange:
+		n.logger.Info("Redis node gets a new range of tokens", "node", c.Member, "version", version)
 	case *machine.FinishFleet:
 		n.logger.Info("Redis fleet changed", "nodes", strings.Join(n.Topology().Fleet.Addresses, ","), "version", version)
 	}

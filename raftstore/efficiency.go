@@ -33,15 +33,22 @@ func (n *Node) FinishFleet(ctx context.Context, version uint64) error {
 	return err
 }
 
-// AssignRange assigns a fresh range of tokens to a Redis node without state. join is the
-// join nonce on that node. It returns ErrVersion if the fleet has no such node, and
-// ErrNotReady before Reconcile.
-func (n *Node) AssignRange(ctx context.Context, member, join string) (machine.Range, error) {
-	result, err := n.change(ctx, "assign a range of tokens to "+member, &machine.AssignRange{Member: member, Join: join})
+// AssignRange names a life of a Redis node in the topology, and assigns a fresh range of
+// tokens to it. version is the current version. It returns ErrVersion if the log has
+// changed or the fleet has no such node, and ErrNotReady before Reconcile.
+func (n *Node) AssignRange(ctx context.Context, member, life string, version uint64) (machine.Range, error) {
+	result, err := n.change(ctx, "assign a range of tokens to "+member, &machine.AssignRange{Member: member, Life: life, Version: version})
 	if err != nil {
 		return machine.Range{}, err
 	}
 	return *result.Range, nil
+}
+
+// CloseSets records that the sets of lives of versions below this one cannot grant any
+// more.
+func (n *Node) CloseSets(ctx context.Context, version uint64) error {
+	_, err := n.change(ctx, "close older sets of Redis servers", &machine.CloseSets{Version: version})
+	return err
 }
 
 // RaiseCeiling raises the largest token that the Redis nodes may accept. It never lowers
@@ -51,10 +58,11 @@ func (n *Node) RaiseCeiling(ctx context.Context, to fencing.Token) error {
 	return err
 }
 
-// Reconcile moves the log past the largest version and ceiling that the Redis
-// nodes, or an operator, report. It returns ErrVersion if the log is ready.
-func (n *Node) Reconcile(ctx context.Context, version uint64, ceiling fencing.Token) error {
-	_, err := n.change(ctx, "reconcile with the Redis nodes", &machine.Reconcile{Version: version, Ceiling: ceiling})
+// Reconcile moves the log past the largest version and ceiling that the Redis nodes, or an
+// operator, report, and names the lives that vote already. It returns ErrVersion if the log
+// is ready, or has changed since the nodes reported.
+func (n *Node) Reconcile(ctx context.Context, c machine.Reconcile) error {
+	_, err := n.change(ctx, "reconcile with the Redis nodes", &c)
 	return err
 }
 

@@ -34,6 +34,9 @@ var (
 	ErrNotMember = fmt.Errorf("%w: node is not a member, and its data folder is not empty", engine.ErrInvalid)
 	// errExhausted: the call had no effect, and repeating it will not help.
 	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", engine.ErrUnavailable, fencing.MaxToken)
+	// errTooManyOpen: nobody can tell whether the servers of older versions still grant.
+	errTooManyOpen = fmt.Errorf("%w: too many Redis servers were replaced while most others could not be reached; "+
+		"make a majority of the nodes reachable, or replace the fleet", engine.ErrUnavailable)
 	// ErrSnapshot: bytes are not a snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )

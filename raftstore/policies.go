@@ -105,6 +105,8 @@ func changeError(result machine.Result) error {
 		return fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Exhausted:
 		return errExhausted
+	case machine.TooManyOpen:
+		return errTooManyOpen
 	}
 	return fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }

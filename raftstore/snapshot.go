@@ -230,7 +230,7 @@ func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
-	m.Apply(&machine.MarkRestored{Version: p.Version, Ceiling: p.Ceiling, Fleet: p.Fleet})
+	m.Apply(&machine.MarkRestored{Version: p.Version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
 		by += p.token - have

@@ -178,7 +178,7 @@ func (c *EndSessions) apply(m *Machine) Result {
 // mode in the meantime, with tokens that only the Redis nodes know. So no lock is
 // granted before the log has caught up with the nodes.
 func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
-	if m.restored && !m.fleet.IsZero() {
+	if m.restored {
 		return Result{Code: NotReady, Resource: q.Resources[0]}, false
 	}
 	for _, name := range q.Resources {

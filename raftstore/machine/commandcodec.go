@@ -36,6 +36,7 @@ const (
 	opFinishReconcile
 	opMarkRestored
 	opSetMemberAPI
+	opCloseSets
 )
 
 // commandOf returns an empty command for each operation code.
@@ -46,7 +47,7 @@ var commandOf = [...]func() Command{
 	opDeletePolicy: empty[DeletePolicy], opAbortMigration: empty[AbortMigration], opFinishMigration: empty[FinishMigration],
 	opSetFleet: empty[SetFleet], opFinishFleet: empty[FinishFleet], opAssignRange: empty[AssignRange],
 	opRaiseCeiling: empty[RaiseCeiling], opReconcile: empty[Reconcile], opFinishReconcile: empty[FinishReconcile],
-	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI],
+	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI], opCloseSets: empty[CloseSets],
 }
 
 func empty[T any, C interface {
@@ -152,12 +153,15 @@ func (c *FinishMigration) code(data *codec) { data.command(opFinishMigration, &c
 func (c *SetFleet) code(data *codec) {
 	data.command(opSetFleet, &c.Fleet, &c.Version, &c.Now, &c.Force)
 }
-func (c *FinishFleet) code(data *codec)     { data.command(opFinishFleet, &c.Version) }
-func (c *AssignRange) code(data *codec)     { data.command(opAssignRange, &c.Member, &c.Join) }
-func (c *RaiseCeiling) code(data *codec)    { data.command(opRaiseCeiling, &c.To) }
-func (c *Reconcile) code(data *codec)       { data.command(opReconcile, &c.Version, &c.Ceiling) }
+func (c *FinishFleet) code(data *codec)  { data.command(opFinishFleet, &c.Version) }
+func (c *AssignRange) code(data *codec)  { data.command(opAssignRange, &c.Member, &c.Life, &c.Version) }
+func (c *CloseSets) code(data *codec)    { data.command(opCloseSets, &c.Version) }
+func (c *RaiseCeiling) code(data *codec) { data.command(opRaiseCeiling, &c.To) }
+func (c *Reconcile) code(data *codec) {
+	data.command(opReconcile, &c.At, &c.Version, &c.Ceiling, &c.Lives)
+}
 func (c *FinishReconcile) code(data *codec) { data.command(opFinishReconcile, &c.Version) }
 func (c *MarkRestored) code(data *codec) {
-	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet)
+	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet, &c.FleetSet)
 }
 func (c *SetMemberAPI) code(data *codec) { data.command(opSetMemberAPI, &c.ID, &c.Address) }

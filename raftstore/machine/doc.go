@@ -18,7 +18,8 @@
 //   - [Migration]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMigration],
 //     [FinishMigration].
 //   - [Efficiency]: the fleet and its tokens, by [SetFleet], [FinishFleet],
-//     [AssignRange], [RaiseCeiling], [Reconcile], [FinishReconcile].
+//     [RaiseCeiling], [Reconcile], [FinishReconcile].
+//   - [Life] and [Set]: the lives of its nodes, by [AssignRange], [CloseSets].
 //   - [Result] and [Event]: the answer to the proposer, and the changes for everyone.
 //   - [Encode] and [Decode]: commands as bytes for the log.
 //   - [Machine.Snapshot] and [Restore]: the state as bytes.

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"slices"
-
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -14,6 +12,9 @@ const (
 	// versionStep is the step by which versions are raised after the log was rolled
 	// back. It exceeds what they can have advanced since.
 	versionStep = 1 << 32
+	// forgottenFleet is the step by which tokens are raised if the log may have forgotten
+	// a whole fleet: it covers 255 ranges of its nodes.
+	forgottenFleet fencing.Token = 1 << 40
 )
 
 // efficiency is the state of the Redis nodes according to the log. The log is the
@@ -28,9 +29,12 @@ type efficiency struct {
 	floor, ceiling fencing.Token
 	used           bool // a range was assigned, or the log was rolled back
 	ready          bool
-	restored       bool
-	reconciled     uint64   // the version of the last Reconcile; 0 once ready, or before it
-	assigned       []string // members that got a range in this fleet, in ascending order
+	restored       bool   // with this fleet, and not ready since
+	reconciled     uint64 // the version of the last Reconcile with this fleet; 0 before it
+	fleetSet       bool   // a fleet was set once, possibly one without nodes
+
+	lives []Life // by the order of fleet.Addresses
+	open  []Set  // older sets of lives that may still grant, by version; replaced, never changed
 }
 
 // Efficiency is the state of efficiency mode according to the log.
@@ -51,37 +55,34 @@ type Efficiency struct {
 	Fresh bool
 	// Ready: the log knows everything that the Redis nodes can have accepted.
 	Ready bool
-	// Restored: the log was rolled back and has not been Ready since.
+	// Restored: the log was rolled back with this fleet and has not been Ready since.
 	Restored bool
-	// ReconcileVersion is the version of a Reconcile without its FinishReconcile; 0 if
-	// there is none. If it is 0 and the log is not Ready, no range is assigned.
+	// ReconcileVersion is the version of the last Reconcile with this fleet. While it is
+	// 0, no range is assigned.
 	ReconcileVersion uint64
-	// Assigned are the members that got a range in this fleet.
-	Assigned []string
+	// FleetSet: a fleet was set once, possibly one without nodes.
+	FleetSet bool
+	// Lives are the lives that the topology names, by the order of Fleet.Addresses.
+	Lives []Life
+	// Open are the older sets of lives that may still grant, by version. A life is
+	// initialised only when no set is older than the version that first named it.
+	Open []Set
 	// Migrations are the migrations in progress.
 	Migrations []Migration
-}
-
-// Range has the tokens that were assigned to a Redis node: above Floor, up to Ceiling.
-type Range struct {
-	Floor, Ceiling fencing.Token
-	// Version is the current version. The node must not start with an older one.
-	Version uint64
-	// First: the member had no range in this fleet before.
-	First bool
 }
 
 // Efficiency returns the state of efficiency mode according to the log.
 func (m *Machine) Efficiency() Efficiency {
 	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion, NextNow: m.nextNow,
 		NextForce: m.nextForce, Floor: m.floor, Ceiling: m.ceiling, Fresh: !m.used, Ready: m.ready, Restored: m.restored,
-		ReconcileVersion: m.reconciled, Assigned: slices.Clone(m.assigned), Migrations: m.Migrations()}
+		ReconcileVersion: m.reconciled, FleetSet: m.fleetSet, Lives: m.lives, Open: m.open, Migrations: m.Migrations()}
 }
 
 // Topology returns the topology. It is not Ready while the fleet changes: a node of the
 // old fleet would accept calls under the current version.
 func (m *Machine) Topology() engine.Topology {
-	return engine.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Ready: m.ready && m.nextVersion == 0}
+	return engine.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Lives: lifeNames(m.lives),
+		Ready: m.ready && m.nextVersion == 0}
 }
 
 // Ceiling returns the largest token that the Redis nodes may accept.
@@ -94,7 +95,11 @@ func (c *SetFleet) apply(m *Machine) Result {
 	if c.Version != 0 && c.Version != m.version {
 		return Result{Code: Outdated, Version: m.version}
 	}
+	m.fleetSet = true
 	switch pending := m.nextVersion != 0; {
+	case c.Force && m.restored && !c.Fleet.Equal(m.fleet): // its nodes may be those of a fleet that was replaced since
+		m.version++
+		m.replaceFleet(c.Fleet)
 	case pending && c.Fleet.Equal(m.nextFleet):
 		if c.Now && !m.nextNow || c.Force && !m.nextForce {
 			m.nextNow, m.nextForce = m.nextNow || c.Now, m.nextForce || c.Force
@@ -107,13 +112,38 @@ func (c *SetFleet) apply(m *Machine) Result {
 		}
 	case m.fleet.IsZero() || !m.ready && !m.restored: // it never granted a lock
 		m.version++
-		m.clearNextFleet()
-		m.fleet, m.assigned, m.reconciled = c.Fleet, nil, 0
+		m.replaceFleet(c.Fleet)
 	default:
 		m.version++
 		m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = c.Fleet, m.version, c.Now, c.Force
 	}
 	return Result{Code: Done, Version: m.version}
+}
+
+// replaceFleet makes f the fleet. The next Reconcile names its lives.
+func (m *Machine) replaceFleet(f engine.Fleet) {
+	m.clearNextFleet()
+	m.fleet = f
+	m.clearLives()
+	if m.restored && f.IsZero() { // nothing can report the tokens that the log has forgotten
+		m.restored = false
+		m.skipForgottenFleet()
+	}
+}
+
+// clearLives stops grants in efficiency mode until the log is reconciled with the fleet.
+func (m *Machine) clearLives() {
+	m.lives, m.open, m.ready, m.reconciled = nil, nil, false, 0
+	if !m.fleet.IsZero() {
+		m.lives = make([]Life, len(m.fleet.Addresses))
+	}
+}
+
+// skipForgottenFleet moves the tokens of both modes past those of a fleet that the log may
+// have forgotten.
+func (m *Machine) skipForgottenFleet() {
+	m.ceiling = min(max(m.ceiling, m.lastToken)+forgottenFleet, fencing.MaxToken)
+	m.lastToken = m.ceiling
 }
 
 func (m *Machine) clearNextFleet() {
@@ -127,34 +157,13 @@ func (c *FinishFleet) apply(m *Machine) Result {
 	case m.nextVersion != c.Version:
 		return Result{Code: Outdated, Version: m.version}
 	}
-	m.fleet, m.assigned = m.nextFleet, nil
-	m.clearNextFleet()
 	m.version++
+	m.replaceFleet(m.nextFleet)
 	// Nodes that were in this fleet before still have its state and would continue
 	// below the tokens of the fleet in between. Other nodes may have been used without
 	// this log. So the log reconciles with the new fleet first.
 	m.floor = m.ceiling
-	m.ready, m.reconciled = false, 0
 	return Result{Code: Done, Version: m.version}
-}
-
-func (c *AssignRange) apply(m *Machine) Result {
-	switch {
-	case !slices.Contains(m.fleet.Addresses, c.Member):
-		return Result{Code: Outdated, Version: m.version}
-	case !m.ready && m.reconciled == 0: // the log may have forgotten its ceiling
-		return Result{Code: NotReady, Version: m.version}
-	case m.ceiling > fencing.MaxToken-tokenStep:
-		return Result{Code: Exhausted, Version: m.version}
-	}
-	at, known := slices.BinarySearch(m.assigned, c.Member)
-	if !known {
-		m.assigned = slices.Insert(m.assigned, at, c.Member)
-	}
-	floor := m.ceiling
-	m.ceiling += tokenStep
-	m.used = true
-	return Result{Code: Done, Version: m.version, Range: &Range{Floor: floor, Ceiling: m.ceiling, Version: m.version, First: !known}}
 }
 
 func (c *RaiseCeiling) apply(m *Machine) Result {
@@ -163,7 +172,7 @@ func (c *RaiseCeiling) apply(m *Machine) Result {
 }
 
 func (c *Reconcile) apply(m *Machine) Result {
-	if m.ready {
+	if m.ready || c.At != 0 && c.At != m.version || len(c.Lives) != 0 && len(c.Lives) != len(m.fleet.Addresses) {
 		return Result{Code: Outdated, Version: m.version}
 	}
 	if c.Ceiling != 0 || m.used {
@@ -181,6 +190,10 @@ func (c *Reconcile) apply(m *Machine) Result {
 	if m.restored { // clients may know newer versions than the nodes
 		m.version += versionStep
 	}
+	m.clearLives()
+	for i, name := range c.Lives {
+		m.lives[i].Name = name
+	}
 	m.reconciled = m.version
 	return Result{Code: Done, Version: m.version}
 }
@@ -192,9 +205,7 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 	case m.reconciled == 0 || c.Version < m.reconciled || c.Version > m.version:
 		return Result{Code: Outdated, Version: m.version}
 	}
-	m.ready, m.restored, m.reconciled = true, false, 0
-	// From now on any member may have voted, even one that never needed a range.
-	m.assigned, m.used = slices.Sorted(slices.Values(m.fleet.Addresses)), m.used || !m.fleet.IsZero()
+	m.ready, m.restored, m.used = true, false, m.used || !m.fleet.IsZero()
 	m.version++
 	return Result{Code: Done, Version: m.version}
 }
@@ -202,12 +213,17 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 func (c *MarkRestored) apply(m *Machine) Result {
 	m.version = max(m.version, c.Version) + versionStep
 	m.ceiling = max(m.ceiling, c.Ceiling)
-	if !c.Fleet.IsZero() {
+	if c.FleetSet {
 		m.clearNextFleet()
-		m.fleet = c.Fleet
+		m.fleet, m.fleetSet = c.Fleet, true
 	}
-	m.assigned = nil
-	m.used, m.ready, m.restored, m.reconciled = true, false, true, 0
+	// Nodes of a fleet that was ready are told before another one replaces it, and they
+	// report that. Any other fleet may have been replaced without a trace.
+	if m.fleet.IsZero() || !m.ready && !c.FleetSet {
+		m.skipForgottenFleet()
+	}
+	m.clearLives()
+	m.used, m.restored = true, !m.fleet.IsZero()
 	return Result{Code: Done, Version: m.version}
 }
 

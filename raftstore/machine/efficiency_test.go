@@ -14,7 +14,8 @@ func fleetOf(addresses ...string) engine.Fleet {
 	return engine.Fleet{Namespace: "leased", Addresses: addresses, MaxTTL: time.Minute}
 }
 
-func assign(member string) *AssignRange { return &AssignRange{Member: member, Join: "nonce"} }
+// assign names a life of a member, and assigns a range to it.
+func assign(member, life string) *AssignRange { return &AssignRange{Member: member, Life: life} }
 
 var three = fleetOf("r1:1", "r2:1", "r3:1")
 
@@ -35,28 +36,28 @@ func TestFleet(t *testing.T) {
 			{&SetFleet{Fleet: three, Version: 2}, "done v3", ""},
 			{&SetFleet{Fleet: three}, "done v3", ""},
 			{&SetFleet{Fleet: fleetOf("r3:1", "r1:1", "r2:1")}, "done v3", ""}, // in any order
-			{assign("typo:1"), "outdated v3", ""},
-			{assign("r1:1"), "not ready v3", ""},
+			{assign("typo:1", "x"), "outdated v3", ""},
+			{assign("r1:1", "x"), "not ready v3", ""},
 			{&FinishFleet{Version: 2}, "done v3", ""},
 			{&FinishFleet{Version: 4}, "outdated v3", ""},
 		}},
 		{"another fleet waits until the nodes of the old one are prepared", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] v4", ""},
-			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
-			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
-			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true}, "done v6", ""},
-			{&SetFleet{Fleet: fleetOf("r1:1"), Force: true}, "done v7", ""},
-			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true, Force: true}, "done v7", ""},
-			{assign("r2:1"), "done (1, 2] v7", ""}, // of the old fleet
-			{&FinishFleet{Version: 4}, "outdated v7", ""},
-			{&FinishFleet{Version: 5}, "done v8", ""},
-			{&FinishFleet{Version: 5}, "done v8", ""},
-			{assign("r1:1"), "not ready v8", ""}, // the log reconciles with the new nodes first
-			{&FinishReconcile{Version: 8}, "outdated v8", ""},
-			{&Reconcile{}, "done v9", ""},
-			{assign("r1:1"), "done (5, 6] first v9", ""}, // a new member
-			{assign("r1:1"), "done (6, 7] v9", ""},
-			{assign("r2:1"), "outdated v9", ""},
+			{assign("r1:1", "x"), "done (0, 1] v5", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v6", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v6", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true}, "done v7", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Force: true}, "done v8", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true, Force: true}, "done v8", ""},
+			{assign("r2:1", "y"), "done (1, 2] v9", ""}, // of the old fleet
+			{&FinishFleet{Version: 4}, "outdated v9", ""},
+			{&FinishFleet{Version: 6}, "done v10", ""},
+			{&FinishFleet{Version: 6}, "done v10", ""},
+			{assign("r1:1", "z"), "not ready v10", ""}, // the log reconciles with the new nodes first
+			{&FinishReconcile{Version: 10}, "outdated v10", ""},
+			{&Reconcile{}, "done v11", ""},
+			{assign("r1:1", "z"), "done (5, 6] v12", ""}, // a new member
+			{assign("r1:1", "w"), "done (6, 7] v13", ""},
+			{assign("r2:1", "y"), "outdated v13", ""},
 		}...)},
 		{"setting the current fleet cancels a change", append(becomesReady(), []step{
 			{&SetFleet{Fleet: fleetOf("r4:1")}, "done v5", ""},
@@ -64,16 +65,34 @@ func TestFleet(t *testing.T) {
 			{&FinishFleet{Version: 5}, "outdated v6", ""},
 			{&SetFleet{Fleet: three}, "done v7", ""},
 			{&FinishFleet{Version: 6}, "done v7", ""}, // too late, no effect
-			{assign("r1:1"), "done (0, 1] v7", ""},
+			{assign("r1:1", "x"), "done (0, 1] v8", ""},
 		}...)},
 		{"the fleet can be removed and set again", append(becomesReady(), []step{
 			{&SetFleet{}, "done v5", ""},
 			{&FinishFleet{Version: 5}, "done v6", ""},
 			{&SetFleet{}, "done v6", ""},
 			{&SetFleet{Fleet: three}, "done v7", ""},
-			{assign("r1:1"), "not ready v7", ""},
+			{assign("r1:1", "x"), "not ready v7", ""},
 		}...)},
 	})
+}
+
+// A member sets the fleet of its configuration only in a log that never had one: an
+// operator may have removed the fleet.
+func TestFleetSet(t *testing.T) {
+	m := New()
+	require.False(t, m.Efficiency().FleetSet)
+	m.Apply(&SetFleet{})
+	require.True(t, m.Efficiency().FleetSet, "a fleet without nodes")
+	require.Zero(t, m.Version(), "clients do not need to know")
+	sameAfterRestore(t, m)
+	m.Apply(&MarkRestored{})
+	require.True(t, m.Efficiency().FleetSet)
+	m = New()
+	m.Apply(&MarkRestored{})
+	require.False(t, m.Efficiency().FleetSet)
+	m.Apply(&MarkRestored{FleetSet: true})
+	require.True(t, m.Efficiency().FleetSet, "the replaced state had a fleet once")
 }
 
 // No lock in efficiency mode is granted while the fleet changes: nodes of the old fleet would
@@ -90,7 +109,7 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 		m.Apply(s.command)
 	}
 	require.True(t, ready())
-	m.Apply(assign("r1:1"))
+	m.Apply(assign("r1:1", "x"))
 	m.Apply(&SetFleet{Fleet: fleetOf("r4:1"), Now: true})
 	require.False(t, ready())
 	e := m.Efficiency()
@@ -109,29 +128,6 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 	require.Equal(t, engine.Fleet{}, m.Efficiency().Next)
 }
 
-func TestRanges(t *testing.T) {
-	run(t, []scenario{
-		{"each range is above all earlier ones", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] v4", ""},
-			{assign("r2:1"), "done (1, 2] v4", ""},
-			{assign("r1:1"), "done (2, 3] v4", ""},
-			{&RaiseCeiling{To: 2 << 32}, "done v4", ""}, // never lowered
-			{assign("r1:1"), "done (3, 4] v4", ""},
-			{&RaiseCeiling{To: 7 << 32}, "done v4", ""},
-			{assign("r3:1"), "done (7, 8] v4", ""},
-			{mode("a", engine.Efficiency, 0), "done v5", ""},
-			{assign("r3:1"), "done (9, 10] v5", ""},
-			{assign("r4:1"), "outdated v5", ""},
-		}...)},
-		{"ranges can be exhausted", append(becomesReady(), []step{
-			{&RaiseCeiling{To: fencing.MaxToken - 1<<32}, "done v4", ""},
-			{assign("r1:1"), "done (2097150, 2097151] v4", ""},
-			{assign("r1:1"), "exhausted v4", ""},
-			{&RaiseCeiling{To: fencing.MaxToken}, "done v4", ""},
-		}...)},
-	})
-}
-
 func TestReconcile(t *testing.T) {
 	run(t, []scenario{
 		{"a fresh log has nothing to reconcile", []step{
@@ -139,36 +135,38 @@ func TestReconcile(t *testing.T) {
 			{mode("e", engine.Efficiency, 0), "done v2", ""},
 			{&SetFleet{Fleet: three}, "done v3", ""},
 			{&FinishReconcile{Version: 3}, "outdated v3", ""},
-			{&Reconcile{}, "done v4", ""},
-			{assign("r1:1"), "done (1, 2] first v4", ""},
-			{&FinishReconcile{Version: 3}, "outdated v4", ""},
-			{&FinishReconcile{Version: 5}, "outdated v4", ""},
-			{&FinishReconcile{Version: 4}, "done v5", ""},
-			{&FinishReconcile{Version: 4}, "done v5", ""},
-			{&Reconcile{Ceiling: 1 << 40}, "outdated v5", ""},
+			{&Reconcile{At: 2}, "outdated v3", ""}, // reports of another fleet
+			{&Reconcile{Lives: []string{"x"}}, "outdated v3", ""},
+			{&Reconcile{At: 3}, "done v4", ""},
+			{assign("r1:1", "x"), "done (1, 2] v5", ""},
+			{&FinishReconcile{Version: 3}, "outdated v5", ""},
+			{&FinishReconcile{Version: 6}, "outdated v5", ""},
+			{&FinishReconcile{Version: 4}, "done v6", ""},
+			{&FinishReconcile{Version: 4}, "done v6", ""},
+			{&Reconcile{Ceiling: 1 << 40}, "outdated v6", ""},
 			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
 		}},
 		{"the log moves past the reports of the nodes", []step{
 			{&SetFleet{Fleet: three}, "done v2", ""},
 			{&Reconcile{Version: 70, Ceiling: 5 << 32}, "done v71", ""},
-			{assign("r1:1"), "done (8, 9] first v71", ""},
-			{&Reconcile{Version: 60}, "done v72", ""}, // again, for a slower node
-			{mode("x", engine.Correctness, 0), "done v73", ""},
-			{&FinishReconcile{Version: 71}, "outdated v73", ""},
-			{&FinishReconcile{Version: 73}, "done v74", ""},
+			{assign("r1:1", "x"), "done (8, 9] v72", ""},
+			{&Reconcile{Version: 60}, "done v73", ""}, // again, for a slower node
+			{mode("x", engine.Correctness, 0), "done v74", ""},
+			{&FinishReconcile{Version: 72}, "outdated v74", ""},
+			{&FinishReconcile{Version: 74}, "done v75", ""},
 			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"}, // 9, then 11, 12, 13
 		}},
 		{"a log that was rolled back", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] v4", ""},
+			{assign("r1:1", "x"), "done (0, 1] v5", ""},
 			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v4294967305", ""},
-			{assign("r1:1"), "not ready v4294967305", ""},
+			{assign("r1:1", "x"), "not ready v4294967305", ""},
 			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
 			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: the old fleet may have leases
 			{&RaiseFloor{By: 1}, "done #12884901889", ""},
 			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens
 			{&Reconcile{Version: 12}, "done v8589934603", ""},
-			{assign("r1:1"), "done (6, 7] first v8589934603", ""},
-			{&FinishReconcile{Version: 8589934603}, "done v8589934604", ""},
+			{assign("r1:1", "x"), "done (6, 7] v8589934604", ""},
+			{&FinishReconcile{Version: 8589934604}, "done v8589934605", ""},
 			{write(ann, 1, "a"), "granted #30064771074", "ann/1 granted a #30064771074"},
 		}...)},
 		{"no tokens left", []step{
@@ -177,18 +175,83 @@ func TestReconcile(t *testing.T) {
 			{write(ann, 1, "a"), "exhausted", ""},
 		}},
 	})
-	m := played(t, &SetFleet{Fleet: three}, &Reconcile{Version: 7, Ceiling: 1 << 32}, assign("r2:1"), assign("r1:1"))
-	want := Efficiency{Version: 8, Fleet: three, Floor: 3 << 32, Ceiling: 6 << 32, ReconcileVersion: 8, Assigned: []string{"r1:1", "r2:1"}}
+	m := played(t, &SetFleet{Fleet: three}, &Reconcile{Version: 7, Ceiling: 1 << 32, Lives: []string{"", "x", "y"}}, assign("r2:1", "z"))
+	want := Efficiency{Version: 9, Fleet: three, Floor: 3 << 32, Ceiling: 5 << 32, ReconcileVersion: 8, FleetSet: true,
+		Lives: []Life{{}, {Name: "z", Floor: 4 << 32, Ceiling: 5 << 32, Version: 9}, {Name: "y"}}}
 	require.Equal(t, want, m.Efficiency())
 	require.Equal(t, fencing.Token(5<<32), m.LastToken())
 	m.Apply(&FinishReconcile{Version: 8})
-	want.Version, want.ReconcileVersion, want.Ready = 9, 0, true
-	want.Assigned = three.Addresses // any of them may have voted before
+	want.Version, want.Ready = 10, true
 	require.Equal(t, want, m.Efficiency())
-	m.Apply(&MarkRestored{Fleet: fleetOf("r9:1")})
-	want.Version, want.Ready, want.Restored = 9+1<<32, false, true
-	want.Assigned, want.Fleet = nil, fleetOf("r9:1") // the nodes are not rolled back with the log
+	require.Equal(t, []string{"", "z", "y"}, m.Topology().Lives)
+	m.Apply(&MarkRestored{Fleet: fleetOf("r9:1"), FleetSet: true})
+	want.Version, want.Ready, want.Restored, want.ReconcileVersion = 10+1<<32, false, true, 0
+	want.Lives, want.Fleet = []Life{{}}, fleetOf("r9:1") // the nodes are not rolled back with the log
 	require.Equal(t, want, m.Efficiency())
+}
+
+// A log that was rolled back without a fleet has no nodes to wait for: neither mode stops,
+// and the tokens of both continue above those of a fleet that it may have forgotten.
+func TestRestoredWithoutAFleet(t *testing.T) {
+	run(t, []scenario{
+		{"no fleet", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{&MarkRestored{Ceiling: 3 << 32}, "done v4294967297", ""},
+			{write(ann, 2, "b"), "granted #1112396529665", "ann/2 granted b #1112396529665"}, // above 3 + 256
+			{&SetFleet{Fleet: three}, "done v4294967298", ""},
+			{write(ann, 3, "c"), "granted #1112396529666", "ann/3 granted c #1112396529666"},
+			{&Reconcile{}, "done v4294967299", ""},
+			{assign("r1:1", "x"), "done (262, 263] v4294967300", ""},
+			{&FinishReconcile{Version: 4294967300}, "done v4294967301", ""},
+		}},
+		{"a fleet that never was ready may have been replaced", []step{
+			{&SetFleet{Fleet: three}, "done v2", ""},
+			{&MarkRestored{}, "done v4294967298", ""},
+			{write(ann, 1, "a"), "not ready", ""},
+			{&Reconcile{}, "done v8589934595", ""},
+			{assign("r1:1", "x"), "done (259, 260] v8589934596", ""},
+		}},
+		{"unless the present fleet is known", []step{
+			{&SetFleet{Fleet: three}, "done v2", ""},
+			{&MarkRestored{Fleet: three, FleetSet: true}, "done v4294967298", ""},
+			{&Reconcile{}, "done v8589934595", ""},
+			{assign("r1:1", "x"), "done (3, 4] v8589934596", ""},
+		}},
+		{"no tokens left", []step{
+			{&RaiseFloor{By: fencing.MaxToken - 5}, "done #9007199254740986", ""},
+			{&MarkRestored{}, "done v4294967297", ""},
+			{write(ann, 1, "a"), "exhausted", ""},
+		}},
+	})
+}
+
+// The fleet of a log that was rolled back may have been replaced since. An operator can set
+// the present one at once, and the log then waits for its nodes.
+func TestForceFleetOnARestoredLog(t *testing.T) {
+	run(t, []scenario{
+		{"another fleet", append(becomesReady(), []step{
+			{&MarkRestored{}, "done v4294967300", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v4294967301", ""},
+			{assign("r9:1", "x"), "not ready v4294967301", ""},
+			{write(ann, 1, "a"), "not ready", ""},
+			{&Reconcile{Ceiling: 9 << 32}, "done v8589934598", ""},
+			{write(ann, 1, "a"), "not ready", ""},
+			{&FinishReconcile{Version: 8589934598}, "done v8589934599", ""},
+			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"},
+		}...)},
+		{"that the backup was changing to", append(becomesReady(), []step{
+			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v5", ""},
+			{&MarkRestored{}, "done v4294967301", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v4294967302", ""},
+			{&FinishFleet{Version: 5}, "done v4294967302", ""},
+			{&Reconcile{}, "done v8589934599", ""},
+		}...)},
+		{"no fleet", append(becomesReady(), []step{
+			{&MarkRestored{}, "done v4294967300", ""},
+			{&SetFleet{Force: true}, "done v4294967301", ""},
+			{write(ann, 1, "a"), "granted #1099511627777", "ann/1 granted a #1099511627777"},
+		}...)},
+	})
 }
 
 func TestMemberAPI(t *testing.T) {

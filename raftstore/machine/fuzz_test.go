@@ -57,16 +57,19 @@ func everyTopologyCommand() []Command {
 	return []Command{
 		&SetFleet{Fleet: fleet, Version: 1},
 		&Reconcile{Version: 3, Ceiling: 5},
-		&AssignRange{Member: "b:1", Join: "j"},
-		&AssignRange{Member: "a:1", Join: "j"},
+		&AssignRange{Member: "b:1", Life: "b.j"},
+		&AssignRange{Member: "a:1", Life: "a.j"},
 		&RaiseCeiling{To: 6},
 		&FinishReconcile{Version: 4},
-		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 5},
-		&FinishMigration{Prefix: "f", Version: 6},
-		&DeletePolicy{Prefix: "f", Version: 7, Now: true},
+		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 7},
+		&FinishMigration{Prefix: "f", Version: 8},
+		&DeletePolicy{Prefix: "f", Version: 9, Now: true},
 		&SetPolicy{Policy: engine.Policy{Prefix: "m", Mode: engine.Efficiency}},
 		&SetPolicy{Policy: engine.Policy{Prefix: "x", Mode: engine.Efficiency}},
 		&AbortMigration{Prefix: "x"},
+		&AssignRange{Member: "c:1", Life: "c.j"},
+		&AssignRange{Member: "c:1", Life: "c.k"},
+		&CloseSets{Version: 1},
 		&SetFleet{Fleet: next, Now: true, Force: true},
 		&FinishFleet{Version: 1},
 		&MarkRestored{Version: 20, Ceiling: 7},
@@ -294,12 +297,10 @@ func addTopology(add func(name string, breakIt func(m *Machine))) {
 	add("floor above the ceiling", func(m *Machine) { m.floor = m.ceiling + 1 })
 	add("ceiling above the largest token", func(m *Machine) { m.ceiling = fencing.MaxToken + 1 })
 	add("ready and restored", func(m *Machine) { m.ready = true })
-	add("ready and being reconciled", func(m *Machine) { m.ready, m.restored, m.reconciled = true, false, 1 })
+	add("ready and not reconciled", func(m *Machine) { m.ready, m.restored = true, false })
 	add("reconciled with a later version", func(m *Machine) { m.reconciled = m.version + 1 })
-	add("restored and fresh", func(m *Machine) { m.used, m.assigned = false, nil })
-	add("assigned and fresh", func(m *Machine) { m.used, m.restored, m.assigned = false, false, []string{"a:1"} })
-	add("range of another fleet", func(m *Machine) { m.assigned = []string{"z:1"} })
-	add("ranges not in order", func(m *Machine) { m.assigned = []string{"b:1", "a:1"} })
+	add("restored and fresh", func(m *Machine) { m.used = false })
+	add("fleet that was not set", func(m *Machine) { m.fleetSet = false })
 	add("member without an address", func(m *Machine) { m.memberAPI["n3"] = "" })
 	add("member without an ID", func(m *Machine) { m.memberAPI[""] = "n3:8400" })
 }

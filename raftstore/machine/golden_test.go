@@ -19,7 +19,8 @@ import (
 // their own.
 func goldenCommands() []Command {
 	ann, bob := engine.SessionID{0xa}, engine.SessionID{0xb}
-	const annFirst, bobFirst = 1<<32 + 8, 1<<32 + 9 // the first incarnations after EndSessions
+	const annFirst, bobFirst = 1<<32 + 8, 1<<32 + 9     // the first incarnations after EndSessions
+	const restored, reconciled = 20 + 1<<32, 21 + 2<<32 // the versions of MarkRestored and Reconcile
 	limits := Limits{SessionsPerUser: 1, LeasesPerUser: 200, WaitersPerUser: 300, WaitersPerLock: 4000}
 	acquire := func(id engine.SessionID, incarnation uint64, q engine.Request) Command {
 		return &Acquire{Session: id, Incarnation: incarnation, Request: q, Limits: Limits{LeasesPerUser: 200, WaitersPerUser: 300, WaitersPerLock: 4000}}
@@ -43,19 +44,21 @@ func goldenCommands() []Command {
 		&Expire{Session: engine.SessionID{3}, Incarnation: 1, Generation: 1},
 		&CloseSession{Session: engine.SessionID{4}, Incarnation: 2},
 		&RaiseFloor{By: 1 << 32},
-		&SetFleet{Fleet: fleet, Version: 1},
-		&Reconcile{Version: 3, Ceiling: 5},
-		&AssignRange{Member: "b:1", Join: "j"},
+		&MarkRestored{Version: 20, Ceiling: 7, Fleet: fleet, FleetSet: true},
+		&SetFleet{Fleet: fleet, Version: restored},
+		&Reconcile{At: restored, Version: 3, Ceiling: 5, Lives: []string{"", "a.j", ""}},
+		&AssignRange{Member: "b:1", Life: "b.j", Version: reconciled},
 		&RaiseCeiling{To: 6},
-		&FinishReconcile{Version: 4},
-		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 5},
-		&FinishMigration{Prefix: "f", Version: 6},
-		&DeletePolicy{Prefix: "f", Version: 7, Now: true},
+		&FinishReconcile{Version: reconciled},
+		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: reconciled + 2},
+		&FinishMigration{Prefix: "f", Version: reconciled + 3},
+		&DeletePolicy{Prefix: "f", Version: reconciled + 4, Now: true},
 		&SetPolicy{Policy: engine.Policy{Prefix: "x", Mode: engine.Efficiency}, Now: true},
 		&AbortMigration{Prefix: "x"},
+		&AssignRange{Member: "a:1", Life: "a.k"},
+		&CloseSets{Version: 1},
 		&SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: time.Minute}, Now: true, Force: true},
 		&FinishFleet{Version: 1},
-		&MarkRestored{Version: 20, Ceiling: 7, Fleet: fleet},
 		&SetMemberAPI{ID: "n1", Address: "n1:8400"},
 	}
 }
@@ -92,6 +95,8 @@ func TestGoldenSnapshot(t *testing.T) {
 	require.Equal(t, data, restored.Snapshot())
 	require.Equal(t, Counts{Sessions: 2, Locks: 4, Holders: 2, Waiters: 2}, restored.Count())
 	require.Equal(t, fencing.Token(5<<32+3), restored.LastToken())
+	require.Equal(t, []string{"", "a.k", "b.j"}, restored.Topology().Lives)
+	require.Len(t, restored.Efficiency().Open, 1)
 	require.Equal(t, "host 1", restored.Inspect("a").Holders[0].Holder)
 	require.Equal(t, "ann@example.org", restored.SessionInfo(engine.SessionID{0xa}).User)
 }

@@ -146,8 +146,8 @@ func TestMigrationsKeepTokensGrowing(t *testing.T) {
 			{&Reconcile{}, "done v5", ""},
 			{&FinishReconcile{Version: 5}, "done v6", ""},
 			{mode("a", engine.Correctness, 0), "done v7", ""},
-			{&AssignRange{Member: "r1:1", Join: "j"}, "done (1, 2] v7", ""},
-			{&FinishMigration{Prefix: "a", Version: 7}, "done v8", ""},
+			{assign("r1:1", "life"), "done (1, 2] v8", ""},
+			{&FinishMigration{Prefix: "a", Version: 7}, "done v9", ""},
 			{write(ann, 1, "a"), "granted #8589934593", "ann/1 granted a #8589934593"},
 		}},
 		{"no tokens left for the other mode", []step{

@@ -51,12 +51,14 @@ const (
 	OtherUser
 	// Limited: the command would exceed a limit, in Limit, and had no effect.
 	Limited
+	// TooManyOpen: too many older sets of lives of the Redis nodes may still grant.
+	TooManyOpen
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
 	Migrating: "migrating", NotReady: "not ready",
-	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited"}
+	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited", TooManyOpen: "too many open"}
 
 // String returns the name of c.
 func (c Code) String() string {

@@ -104,9 +104,6 @@ func showResult(r Result) string {
 	}
 	if r.Range != nil {
 		text += fmt.Sprintf(" (%d, %d]", r.Range.Floor>>32, r.Range.Ceiling>>32)
-		if r.Range.First {
-			text += " first"
-		}
 	}
 	if r.Version != 0 {
 		text += fmt.Sprintf(" v%d", r.Version)

@@ -43,7 +43,6 @@ type Image struct {
 func (m *Machine) Image() *Image {
 	i := &Image{machine: Machine{generation: m.generation, lastToken: m.lastToken, order: m.order, version: m.version,
 		migrations: map[string]*migration{}, memberAPI: maps.Clone(m.memberAPI), efficiency: m.efficiency}}
-	i.machine.assigned = slices.Clone(m.assigned)
 	for _, prefix := range sortedKeys(m.migrations) {
 		copied := *m.migrations[prefix]
 		i.machine.migrations[prefix] = &copied
@@ -102,7 +101,10 @@ func (m *Machine) code(c *codec, parts *stored) {
 	if m.nextVersion != 0 {
 		c.fields(&m.nextFleet, &m.nextNow, &m.nextForce)
 	}
-	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.assigned, &m.memberAPI)
+	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.fleetSet)
+	list(c, &m.lives, func(l *Life) { c.fields(&l.Name, &l.Floor, &l.Ceiling, &l.Version) })
+	list(c, &m.open, func(s *Set) { c.fields(&s.Version, &s.Lives) })
+	c.fields(&m.memberAPI)
 	list(c, &parts.sessions, c.session)
 	table(c, &parts.delays, func(delay *uint64) { c.fields(delay) })
 }

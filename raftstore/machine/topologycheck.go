@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -73,16 +72,43 @@ func (m *Machine) checkFleet() error {
 		return fmt.Errorf("the next fleet is the current one")
 	case m.floor > m.ceiling || m.ceiling > fencing.MaxToken:
 		return fmt.Errorf("floor %d, ceiling %d", m.floor, m.ceiling)
-	case m.ready && (m.restored || m.reconciled != 0):
+	case m.ready && (m.restored || m.reconciled == 0):
 		return fmt.Errorf("efficiency mode is ready and waits for the Redis nodes")
-	case m.restored && !m.used:
-		return fmt.Errorf("a log that was rolled back is fresh")
-	case len(m.assigned) > 0 && !m.used:
-		return fmt.Errorf("a log that has assigned ranges is fresh")
+	case m.restored && (!m.used || m.fleet.IsZero()):
+		return fmt.Errorf("a log that was rolled back is fresh, or has no fleet")
+	case !m.fleetSet && !m.fleet.IsZero():
+		return fmt.Errorf("a fleet that was not set")
 	}
-	for i, member := range m.assigned {
-		if i > 0 && m.assigned[i-1] >= member || !slices.Contains(m.fleet.Addresses, member) {
-			return fmt.Errorf("member %q has a range", member)
+	return m.checkLives()
+}
+
+// checkLives returns the first invariant that the lives, or the older sets of lives, break.
+func (m *Machine) checkLives() error {
+	if len(m.lives) != len(m.fleet.Addresses) {
+		return fmt.Errorf("%d lives of %d Redis nodes", len(m.lives), len(m.fleet.Addresses))
+	}
+	if err := validateLives(lifeNames(m.lives)); err != nil {
+		return err
+	}
+	for _, l := range m.lives {
+		switch {
+		case l.Name != "" && m.reconciled == 0:
+			return fmt.Errorf("life %q is named before the log is reconciled", l.Name)
+		case l.Version == 0 && l.Ceiling != 0 || l.Floor > l.Ceiling || l.Ceiling > m.ceiling:
+			return fmt.Errorf("life %q has the range %d to %d", l.Name, l.Floor, l.Ceiling)
+		case l.Version != 0 && (l.Name == "" || l.Ceiling == l.Floor || l.Version <= m.reconciled || l.Version > m.version || !m.used):
+			return fmt.Errorf("life %q has a range of version %d", l.Name, l.Version)
+		}
+	}
+	if len(m.open) > maxOpen || len(m.open) > 0 && !m.ready {
+		return fmt.Errorf("%d older sets of lives", len(m.open))
+	}
+	for i, s := range m.open {
+		if len(s.Lives) != len(m.lives) || validateLives(s.Lives) != nil {
+			return fmt.Errorf("set of version %d has %d lives of %d", s.Version, len(s.Lives), len(m.lives))
+		}
+		if s.Version < m.reconciled || s.Version >= m.version || i > 0 && s.Version <= m.open[i-1].Version {
+			return fmt.Errorf("set of version %d is out of order", s.Version)
 		}
 	}
 	return nil

@@ -46,7 +46,9 @@ type FinishMigration struct {
 // FinishFleet completes; meanwhile no lock in efficiency mode is granted. Setting the
 // current fleet cancels a change in progress. If Version is not 0, it must be the current
 // version. Now lets the leader skip the wait for leases of the old fleet. Force lets it
-// skip the preparation of the old nodes.
+// skip the preparation of the old nodes. With Force it also takes effect at once in a log
+// that was rolled back, whose fleet may have been replaced since; the log then reconciles
+// with the new fleet.
 type SetFleet struct {
 	Fleet   engine.Fleet
 	Version uint64
@@ -61,12 +63,22 @@ type FinishFleet struct {
 	Version uint64
 }
 
-// AssignRange assigns a fresh range of tokens to a Redis node without state. No other
-// node and no later AssignRange gets any of these tokens. Join is the join nonce on the
-// node.
+// AssignRange names a life of a Redis node in the place of its former one, and assigns a
+// fresh range of tokens to it: no other life gets any of these tokens. If Version is not 0,
+// it must be the current version. Applied twice, it has one outcome.
+//
+// Callers may still use the former set of lives under older versions. The life must not
+// vote before CloseSets has removed that set.
 type AssignRange struct {
-	Member string
-	Join   string
+	Member  string
+	Life    string
+	Version uint64
+}
+
+// CloseSets removes the sets of lives of versions below Version: they cannot grant any
+// more.
+type CloseSets struct {
+	Version uint64
 }
 
 // RaiseCeiling raises the ceiling of the Redis nodes. It is never lowered.
@@ -76,10 +88,15 @@ type RaiseCeiling struct {
 
 // Reconcile moves the log past the largest version and ceiling that the Redis nodes, or an
 // operator, report. It is for a log that was rolled back or that uses a fleet for the
-// first time.
+// first time. If At is not 0, it must be the current version: the reports are of the fleet
+// of that version.
 type Reconcile struct {
+	At      uint64
 	Version uint64
 	Ceiling fencing.Token
+	// Lives are the lives that vote in the fleet already, by the order of its addresses;
+	// nil if there is none.
+	Lives []string
 }
 
 // FinishReconcile allows grants in efficiency mode, after a quorum of the Redis nodes has
@@ -91,12 +108,16 @@ type FinishReconcile struct {
 // MarkRestored is applied after every operation that may have rolled the log back. It stops
 // grants in efficiency mode until the log is reconciled with the Redis nodes. Versions
 // continue far above both the current one and Version, so that no forgotten version is
-// used for other policies. Ceiling is the largest known ceiling. Fleet, if known, is the
+// used for other policies. Ceiling is the largest known ceiling. With FleetSet, Fleet is the
 // current fleet: it is not rolled back with the log, because its nodes are not.
+//
+// A log without a fleet has no nodes that could report: its tokens continue far above those
+// of a fleet that it may have forgotten.
 type MarkRestored struct {
-	Version uint64
-	Ceiling fencing.Token
-	Fleet   engine.Fleet
+	Version  uint64
+	Ceiling  fencing.Token
+	Fleet    engine.Fleet
+	FleetSet bool
 }
 
 // SetMemberAPI sets the API address of a member. An empty Address removes it.
@@ -109,7 +130,7 @@ const (
 	// maxVersion is the largest version in a command. The Redis nodes compare versions
 	// as doubles.
 	maxVersion = 1 << 52
-	// maxText limits join nonces, and the names and addresses of members.
+	// maxText limits the names of lives, and the names and addresses of members.
 	maxText = 1024
 )
 
@@ -145,11 +166,13 @@ func validateFleet(f engine.Fleet) error {
 func (c *FinishFleet) validate() error { return validVersion(c.Version) }
 
 func (c *AssignRange) validate() error {
-	if c.Member == "" || c.Join == "" || len(c.Member) > maxText || len(c.Join) > maxText {
-		return fmt.Errorf("%w: a range is for a member and a join nonce of 1 to %d bytes", engine.ErrInvalid, maxText)
+	if c.Member == "" || c.Life == "" || len(c.Member) > maxText || len(c.Life) > maxText {
+		return fmt.Errorf("%w: a range is for a member and a life of 1 to %d bytes", engine.ErrInvalid, maxText)
 	}
 	return nil
 }
+
+func (c *CloseSets) validate() error { return validVersion(c.Version) }
 
 func (c *RaiseCeiling) validate() error { return validCeiling(c.To) }
 
@@ -157,7 +180,20 @@ func (c *Reconcile) validate() error {
 	if c.Version > maxVersion {
 		return fmt.Errorf("%w: version %d is above %d", engine.ErrInvalid, c.Version, uint64(maxVersion))
 	}
+	if err := validateLives(c.Lives); err != nil {
+		return err
+	}
 	return validCeiling(c.Ceiling)
+}
+
+// validateLives refuses a life that is named twice: it would have two votes.
+func validateLives(lives []string) error {
+	for i, life := range lives {
+		if len(life) > maxText || life != "" && slices.Contains(lives[:i], life) {
+			return fmt.Errorf("%w: life %q is named twice, or has more than %d bytes", engine.ErrInvalid, life, maxText)
+		}
+	}
+	return nil
 }
 
 func (c *FinishReconcile) validate() error { return validVersion(c.Version) }
@@ -166,8 +202,11 @@ func (c *MarkRestored) validate() error {
 	if c.Version > maxCount/2 {
 		return fmt.Errorf("%w: version %d", engine.ErrInvalid, c.Version)
 	}
-	if err := c.Fleet.Validate(); err != nil {
+	if err := validateFleet(c.Fleet); err != nil {
 		return err
+	}
+	if !c.FleetSet && !c.Fleet.IsZero() {
+		return fmt.Errorf("%w: a fleet that was not set", engine.ErrInvalid)
 	}
 	return validCeiling(c.Ceiling)
 }
