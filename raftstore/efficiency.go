@@ -44,6 +44,12 @@ func (n *Node) AssignRange(ctx context.Context, member, life string, version uin
 	return *result.Range, nil
 }
 
+// FinishRecovery records that a life votes, so that its range initialises no node again.
+func (n *Node) FinishRecovery(ctx context.Context, member, life string) error {
+	_, err := n.change(ctx, "finish the recovery of "+member, &machine.FinishRecovery{Member: member, Life: life})
+	return err
+}
+
 // CloseSets records that the sets of lives of versions below this one cannot grant any
 // more.
 func (n *Node) CloseSets(ctx context.Context, version uint64) error {

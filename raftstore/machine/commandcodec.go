@@ -37,6 +37,7 @@ const (
 	opMarkRestored
 	opSetMemberAPI
 	opCloseSets
+	opFinishRecovery
 )
 
 // commandOf returns an empty command for each operation code.
@@ -48,6 +49,7 @@ var commandOf = [...]func() Command{
 	opSetFleet: empty[SetFleet], opFinishFleet: empty[FinishFleet], opAssignRange: empty[AssignRange],
 	opRaiseCeiling: empty[RaiseCeiling], opReconcile: empty[Reconcile], opFinishReconcile: empty[FinishReconcile],
 	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI], opCloseSets: empty[CloseSets],
+	opFinishRecovery: empty[FinishRecovery],
 }
 
 func empty[T any, C interface {
@@ -153,10 +155,11 @@ func (c *FinishMigration) code(data *codec) { data.command(opFinishMigration, &c
 func (c *SetFleet) code(data *codec) {
 	data.command(opSetFleet, &c.Fleet, &c.Version, &c.Now, &c.Force)
 }
-func (c *FinishFleet) code(data *codec)  { data.command(opFinishFleet, &c.Version) }
-func (c *AssignRange) code(data *codec)  { data.command(opAssignRange, &c.Member, &c.Life, &c.Version) }
-func (c *CloseSets) code(data *codec)    { data.command(opCloseSets, &c.Version) }
-func (c *RaiseCeiling) code(data *codec) { data.command(opRaiseCeiling, &c.To) }
+func (c *FinishFleet) code(data *codec)    { data.command(opFinishFleet, &c.Version) }
+func (c *AssignRange) code(data *codec)    { data.command(opAssignRange, &c.Member, &c.Life, &c.Version) }
+func (c *FinishRecovery) code(data *codec) { data.command(opFinishRecovery, &c.Member, &c.Life) }
+func (c *CloseSets) code(data *codec)      { data.command(opCloseSets, &c.Version) }
+func (c *RaiseCeiling) code(data *codec)   { data.command(opRaiseCeiling, &c.To) }
 func (c *Reconcile) code(data *codec) {
 	data.command(opReconcile, &c.At, &c.Version, &c.Ceiling, &c.Lives)
 }

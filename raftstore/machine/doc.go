@@ -19,7 +19,8 @@
 //     [FinishMigration].
 //   - [Efficiency]: the fleet and its tokens, by [SetFleet], [FinishFleet],
 //     [RaiseCeiling], [Reconcile], [FinishReconcile].
-//   - [Life] and [Set]: the lives of its nodes, by [AssignRange], [CloseSets].
+//   - [Life] and [Set]: the lives of its nodes, by [AssignRange], [CloseSets],
+//     [FinishRecovery].
 //   - [Result] and [Event]: the answer to the proposer, and the changes for everyone.
 //   - [Encode] and [Decode]: commands as bytes for the log.
 //   - [Machine.Snapshot] and [Restore]: the state as bytes.

@@ -70,6 +70,7 @@ func everyTopologyCommand() []Command {
 		&AssignRange{Member: "c:1", Life: "c.j"},
 		&AssignRange{Member: "c:1", Life: "c.k"},
 		&CloseSets{Version: 1},
+		&FinishRecovery{Member: "b:1", Life: "b.j"},
 		&SetFleet{Fleet: next, Now: true, Force: true},
 		&FinishFleet{Version: 1},
 		&MarkRestored{Version: 20, Ceiling: 7},

@@ -57,6 +57,7 @@ func goldenCommands() []Command {
 		&AbortMigration{Prefix: "x"},
 		&AssignRange{Member: "a:1", Life: "a.k"},
 		&CloseSets{Version: 1},
+		&FinishRecovery{Member: "b:1", Life: "b.j"},
 		&SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: time.Minute}, Now: true, Force: true},
 		&FinishFleet{Version: 1},
 		&SetMemberAPI{ID: "n1", Address: "n1:8400"},

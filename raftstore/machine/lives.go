@@ -14,10 +14,11 @@ const maxOpen = 64
 type Life struct {
 	// Name is empty for a node without a life: no call goes to it.
 	Name string
-	// Floor and Ceiling are the range, zero for a life that voted before the log knew
-	// it: the life accepts tokens above Floor, up to Ceiling.
+	// Floor and Ceiling are the range that initialises the node: tokens above Floor, up
+	// to Ceiling. They are zero once the life votes.
 	Floor, Ceiling fencing.Token
-	// Version is the version that first named the life; 0 without a range.
+	// Version is the version that first named the life; 0 for a life that voted before
+	// the log knew it.
 	Version uint64
 }
 
@@ -51,7 +52,7 @@ func lifeNames(lives []Life) []string {
 func (c *AssignRange) apply(m *Machine) Result {
 	i := slices.Index(m.fleet.Addresses, c.Member)
 	switch {
-	case i >= 0 && m.lives[i].Name == c.Life && m.lives[i].Version != 0: // applied before
+	case i >= 0 && m.lives[i].Name == c.Life && m.lives[i].Ceiling != 0: // applied before
 		return m.assigned(m.lives[i])
 	case i < 0 || c.Version != 0 && c.Version != m.version || slices.Contains(lifeNames(m.lives), c.Life):
 		return Result{Code: Outdated, Version: m.version}
@@ -75,6 +76,16 @@ func (c *AssignRange) apply(m *Machine) Result {
 
 func (m *Machine) assigned(l Life) Result {
 	return Result{Code: Done, Version: m.version, Range: &Range{Floor: l.Floor, Ceiling: l.Ceiling, Version: l.Version}}
+}
+
+func (c *FinishRecovery) apply(m *Machine) Result {
+	i := slices.Index(m.fleet.Addresses, c.Member)
+	if i < 0 || m.lives[i].Name != c.Life {
+		return Result{Code: Outdated, Version: m.version}
+	}
+	m.lives = slices.Clone(m.lives)
+	m.lives[i].Floor, m.lives[i].Ceiling = 0, 0
+	return Result{Code: Done, Version: m.version}
 }
 
 func (c *CloseSets) apply(m *Machine) Result {

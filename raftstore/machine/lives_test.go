@@ -35,6 +35,16 @@ func TestRanges(t *testing.T) {
 			{&AssignRange{Member: "r1:1", Life: "b", Version: 5}, "outdated v6", ""}, // the log has changed
 			{&AssignRange{Member: "r1:1", Life: "b", Version: 6}, "done (2, 3] v7", ""},
 		}...)},
+		{"a range is not given to a life that has voted", append(becomesReady(), []step{
+			{assign("r1:1", "a"), "done (0, 1] v5", ""},
+			{&FinishRecovery{Member: "r1:1", Life: "b"}, "outdated v5", ""},
+			{&FinishRecovery{Member: "r2:1", Life: "a"}, "outdated v5", ""},
+			{&FinishRecovery{Member: "r1:1", Life: "a"}, "done v5", ""},
+			{&FinishRecovery{Member: "r1:1", Life: "a"}, "done v5", ""},
+			{assign("r1:1", "a"), "outdated v5", ""},
+			{assign("r1:1", "b"), "done (1, 2] v6", ""},
+			{&FinishRecovery{Member: "r1:1", Life: "a"}, "outdated v6", ""},
+		}...)},
 		{"ranges can be exhausted", append(becomesReady(), []step{
 			{&RaiseCeiling{To: fencing.MaxToken - 1<<32}, "done v4", ""},
 			{assign("r1:1", "a"), "done (2097150, 2097151] v5", ""},
@@ -140,6 +150,7 @@ func TestRestoreRefusesImpossibleLives(t *testing.T) {
 		"too few lives":            func(m *Machine) { m.lives = m.lives[:2] },
 		"a life with two votes":    func(m *Machine) { m.lives[1].Name = "c" },
 		"a range without a life":   func(m *Machine) { m.lives[0].Name = "" },
+		"a life without a name":    func(m *Machine) { m.lives[0] = Life{Version: m.lives[0].Version} },
 		"a range without version":  func(m *Machine) { m.lives[0].Version = 0 },
 		"a range of a later one":   func(m *Machine) { m.lives[0].Version = m.version + 1 },
 		"a range of an older log":  func(m *Machine) { m.lives[0].Version = m.reconciled },

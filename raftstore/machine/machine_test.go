@@ -249,7 +249,7 @@ func TestValidate(t *testing.T) {
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMigration{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
 		&SetFleet{Fleet: engine.Fleet{Namespace: "n"}}, &SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
-		&AssignRange{Member: "a:1"}, &AssignRange{Life: "l"}, &CloseSets{}, &Reconcile{Lives: []string{"a", "", "a"}}, &MarkRestored{Fleet: three}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
+		&AssignRange{Member: "a:1"}, &AssignRange{Life: "l"}, &CloseSets{}, &FinishRecovery{Member: "a:1"}, &Reconcile{Lives: []string{"a", "", "a"}}, &MarkRestored{Fleet: three}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
 		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1}, &SetMemberAPI{Address: "a:1"},
 	} {
 		require.Error(t, Validate(c), "%+v", c)

@@ -96,7 +96,7 @@ func (m *Machine) checkLives() error {
 			return fmt.Errorf("life %q is named before the log is reconciled", l.Name)
 		case l.Version == 0 && l.Ceiling != 0 || l.Floor > l.Ceiling || l.Ceiling > m.ceiling:
 			return fmt.Errorf("life %q has the range %d to %d", l.Name, l.Floor, l.Ceiling)
-		case l.Version != 0 && (l.Name == "" || l.Ceiling == l.Floor || l.Version <= m.reconciled || l.Version > m.version || !m.used):
+		case l.Version != 0 && (l.Name == "" || l.Ceiling == l.Floor && l.Ceiling != 0 || l.Version <= m.reconciled || l.Version > m.version || !m.used):
 			return fmt.Errorf("life %q has a range of version %d", l.Name, l.Version)
 		}
 	}

@@ -75,6 +75,14 @@ type AssignRange struct {
 	Version uint64
 }
 
+// FinishRecovery records that a life votes. From then on its range initialises no node: one
+// that is not initialised, although its life voted, was rolled back together with its
+// memory.
+type FinishRecovery struct {
+	Member string
+	Life   string
+}
+
 // CloseSets removes the sets of lives of versions below Version: they cannot grant any
 // more.
 type CloseSets struct {
@@ -165,9 +173,13 @@ func validateFleet(f engine.Fleet) error {
 
 func (c *FinishFleet) validate() error { return validVersion(c.Version) }
 
-func (c *AssignRange) validate() error {
-	if c.Member == "" || c.Life == "" || len(c.Member) > maxText || len(c.Life) > maxText {
-		return fmt.Errorf("%w: a range is for a member and a life of 1 to %d bytes", engine.ErrInvalid, maxText)
+func (c *AssignRange) validate() error { return validLife(c.Member, c.Life) }
+
+func (c *FinishRecovery) validate() error { return validLife(c.Member, c.Life) }
+
+func validLife(member, life string) error {
+	if member == "" || life == "" || len(member) > maxText || len(life) > maxText {
+		return fmt.Errorf("%w: a member and its life have 1 to %d bytes", engine.ErrInvalid, maxText)
 	}
 	return nil
 }
