@@ -34,11 +34,11 @@ type Set struct {
 type Closing uint8
 
 const (
-	// Open: the set may still grant. A quorum of its lives can be asked, so the leader
-	// can bring them a newer version.
+	// Open: the set may still grant. A quorum of its lives have ended or can be asked, so
+	// the leader can close it by bringing them a newer version.
 	Open Closing = iota
-	// Unreachable: the set may still grant, and fewer than a quorum of its lives can be
-	// asked. Nobody can tell lives that have ended from those that cannot be reached, so
+	// Unreachable: the set may still grant, and fewer than a quorum of its lives have
+	// ended or can be asked. Nobody can tell lives that have ended from those that cannot be reached, so
 	// only time closes the set: every process checks the addresses over new connections
 	// and drops connections to other lives, within the quarantine of the new life.
 	Unreachable
@@ -52,14 +52,15 @@ const (
 // A life that does not vote yet refuses nothing: its init may be late and name the set's
 // version.
 func (s Set) Closing(reports []Report) Closing {
-	refusing, asked := 0, 0
+	refusing, known := 0, 0
 	for i, life := range s.Lives {
 		server := ServerOf(life)
 		switch r := reports[i]; {
 		case life == "" || r.Reached && r.FormerServer == server && r.Server != server:
 			refusing++
+			known++
 		case r.Reached && r.Server == server:
-			asked++
+			known++
 			if r.Live != nil && r.Live.Version > s.Version {
 				refusing++
 			}
@@ -68,7 +69,7 @@ func (s Set) Closing(reports []Report) Closing {
 	switch q := quorum(len(s.Lives)); {
 	case refusing >= q:
 		return Closed
-	case asked < q:
+	case known < q:
 		return Unreachable
 	}
 	return Open

@@ -135,6 +135,7 @@ func TestClosing(t *testing.T) {
 		"a quorum has a newer version":            {set, []Report{joining("d", ""), in("b", 4), in("c", 4)}, Closed},
 		"one has a newer version":                 {set, []Report{joining("d", ""), in("b", 4), in("c", 3)}, Open},
 		"one can be asked":                        {set, []Report{joining("d", ""), in("b", 4), silent}, Unreachable},
+		"one has ended, one can be asked":         {set, []Report{joining("d", "a"), in("b", 3), silent}, Open},
 		"its successor proves the end of a life":  {set, []Report{joining("d", "a"), in("b", 4), silent}, Closed},
 		"the same life on its own data":           {set, []Report{joining("a", "a"), in("b", 4), in("c", 3)}, Open},
 		"a new life is not one of the set":        {set, []Report{in("d", 4), in("b", 4), silent}, Unreachable},
