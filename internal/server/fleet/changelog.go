@@ -18,9 +18,9 @@ const (
 )
 
 // stateOf returns the state of a node that answered.
-func stateOf(goal recovery.Goal, n Node) nodeState {
+func stateOf(goal recovery.Goal, i int, n Node) nodeState {
 	switch {
-	case goal.Next(n.Report) != recovery.Recover:
+	case goal.Next(i, n.Report) != recovery.Recover:
 		return votes
 	case n.Joining != "" && n.Quarantine > 0:
 		return quarantine
@@ -36,7 +36,7 @@ func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
 		if !nodes[i].Reached {
 			continue // an unreachable node may still vote
 		}
-		before, now := k.nodes[address], stateOf(goal, nodes[i])
+		before, now := k.nodes[address], stateOf(goal, i, nodes[i])
 		k.nodes[address] = now
 		if before == unknown || before == now {
 			continue // unknown: this member leads since a moment ago

@@ -18,14 +18,14 @@ import (
 func TestNodesAreLoggedOnce(t *testing.T) {
 	log := logtest.New(slog.LevelInfo)
 	fleet := engine.Fleet{Namespace: "test", MaxTTL: time.Minute, Addresses: []string{"a:1"}}
-	state := machine.Efficiency{Version: 3, Fleet: fleet, Ready: true, Ceiling: 100}
+	state := machine.Efficiency{Version: 3, Fleet: fleet, Ready: true, Ceiling: 100, Lives: []machine.Life{{Name: "s.j"}}}
 	k := &Keeper{logger: log.Logger(), nodes: map[string]nodeState{}}
 	look := func(n Node) {
 		for range 3 {
 			k.report(state, []Node{n})
 		}
 	}
-	voting := Node{Report: recovery.Report{Reached: true, Live: &recovery.State{Version: 3, Fleet: fleet.Fingerprint(), Floor: 7, Ceiling: 100}}}
+	voting := Node{Report: recovery.Report{Reached: true, Server: "s", Live: &recovery.State{Join: "j", Version: 3, Fleet: fleet.Fingerprint(), Floor: 7, Ceiling: 100}}}
 	lost := Node{Report: recovery.Report{Reached: true}}
 	waiting := Node{Report: recovery.Report{Reached: true}, Joining: "nonce", Quarantine: time.Minute}
 	look(voting)

@@ -16,7 +16,8 @@ import (
 // next, initialisations last. The actions of a phase run concurrently.
 func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Efficiency, backend *redlockadapter.Backend) (progressed bool) {
 	e := &execution{Keeper: k, state: state, backend: backend}
-	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet}, {Join}, {Assign}, {Advance}, {Initialise}} {
+	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet, CloseSets},
+		{Join}, {Assign, FinishRecovery}, {Advance}, {Initialise}} {
 		var work sync.WaitGroup
 		var done sync.Mutex
 		for _, a := range actions {
@@ -47,7 +48,6 @@ type execution struct {
 	*Keeper
 	state   machine.Efficiency
 	backend *redlockadapter.Backend
-	mu      sync.Mutex // guards the plan
 }
 
 func (e *execution) address(a Action) string {
@@ -60,7 +60,7 @@ func (e *execution) address(a Action) string {
 func (e *execution) do(ctx context.Context, a Action) error {
 	switch a.Kind {
 	case Reconcile:
-		return e.log.Reconcile(ctx, a.Version, a.Ceiling)
+		return e.log.Reconcile(ctx, reconcile(a.Version, a.Evidence))
 	case FinishReconcile:
 		err := e.log.FinishReconcile(ctx, a.Version)
 		if err == nil {
@@ -73,6 +73,8 @@ func (e *execution) do(ctx context.Context, a Action) error {
 		return e.log.FinishMigration(ctx, a.Prefix, a.Version)
 	case FinishFleet:
 		return e.log.FinishFleet(ctx, a.Version)
+	case CloseSets:
+		return e.log.CloseSets(ctx, a.Version)
 	}
 	return e.doNode(ctx, a)
 }
@@ -83,53 +85,32 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 	address := e.address(a)
 	switch a.Kind {
 	case Join:
-		join := rand.Text()
-		if err := e.backend.Join(ctx, a.Node, join, e.state.Version); err != nil {
-			return err
-		}
-		e.updatePlan(func(p *Plan) { p.Joined(address, join) })
+		return e.backend.Join(ctx, a.Node, a.Server, JoinNonce(e.state.Version, rand.Text()), e.state.Version)
 	case Assign:
-		var join string
-		e.updatePlan(func(p *Plan) { join, _ = p.Joining(address) })
-		tokens, err := e.log.AssignRange(ctx, address, join)
-		if err != nil {
-			return err
-		}
-		e.updatePlan(func(p *Plan) { p.Assigned(address, tokens) })
+		_, err := e.log.AssignRange(ctx, address, a.Life, a.Version)
+		return err
+	case FinishRecovery:
+		return e.log.FinishRecovery(ctx, address, a.Life)
 	case Advance:
-		if err := e.backend.Advance(ctx, a.Node, a.Goal); err != nil {
+		if err := e.backend.Advance(ctx, a.Node, a.Server, a.Goal); err != nil {
 			return err
 		}
 		if len(e.state.Migrations) > 0 || e.state.NextVersion != 0 {
 			e.logger.Debug("Redis node has the new version", "node", address, "version", a.Goal.Version)
 		}
 	case Initialise:
-		return e.initialise(ctx, a.Node, address)
+		// A node that lost its state in the meantime rejects the join nonce; the next step
+		// sees that.
+		wait, err := e.backend.Initialise(ctx, a.Node, a.Server, a.Range)
+		if err == nil && wait > 0 {
+			return errQuarantine
+		}
+		return err
 	}
 	return nil
 }
 
-// initialise makes a node a voter, or finds out how long it must wait. A node that
-// lost its state in the meantime rejects the join nonce; the next step sees that.
-func (e *execution) initialise(ctx context.Context, node int, address string) error {
-	var join string
-	var tokens machine.Range
-	e.updatePlan(func(p *Plan) { join, tokens = p.Joining(address) })
-	quarantine := e.state.Fleet.MaxTTL
-	if tokens.First {
-		quarantine = 0
-	}
-	wait, err := e.backend.Initialise(ctx, node, recovery.Range{Join: join, Version: tokens.Version,
-		Floor: tokens.Floor, Ceiling: tokens.Ceiling, Quarantine: quarantine})
-	if err == nil && wait > 0 {
-		e.updatePlan(func(p *Plan) { p.Wait(address, e.clock.Now().Add(wait)) })
-		return errQuarantine
-	}
-	return err
-}
-
-func (e *execution) updatePlan(change func(p *Plan)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	change(e.plan)
+// reconcile returns the command that moves a log of this version past evidence.
+func reconcile(version uint64, e recovery.Evidence) machine.Reconcile {
+	return machine.Reconcile{At: version, Version: e.Version, Ceiling: e.Ceiling, Lives: e.Lives}
 }

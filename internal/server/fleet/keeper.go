@@ -51,8 +51,8 @@ type Keeper struct {
 	failures failureLog
 }
 
-// NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log
-// without a fleet adopts; it may be zero.
+// NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log that
+// never had one adopts; it may be zero.
 func NewKeeper(log *raftstore.Node, connection *Connection, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
 	return &Keeper{log: log, connection: connection, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
 }
@@ -139,8 +139,9 @@ func (k *Keeper) step(ctx context.Context) (progressed, busy bool) {
 }
 
 // ProvideFloor moves the log past a floor that an operator provides, instead of past
-// the reports of a quorum. Every later token of efficiency mode is above it.
-func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
+// the reports of a quorum. Every later token of efficiency mode is above it. Without force
+// it refuses a fleet whose nodes report that another one has replaced it.
+func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token, force bool) error {
 	state := k.log.Efficiency()
 	switch {
 	case state.Fleet.IsZero():
@@ -148,15 +149,17 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
 	case state.Ready:
 		return fmt.Errorf("%w: efficiency mode is ready and has a floor (%d)", engine.ErrInvalid, state.Floor)
 	}
-	version := uint64(0)
+	var reports []recovery.Report
 	for _, n := range nodesOf(ctx, k.connection.BackendOf(state.Fleet), state.Fleet) {
-		for _, s := range []*recovery.State{n.Live, n.Former} {
-			if s != nil {
-				version = max(version, s.Version)
-			}
-		}
+		reports = append(reports, n.Report)
 	}
-	if err := k.log.Reconcile(ctx, version, floor); err != nil {
+	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, !state.Restored)
+	if e.Successor != "" && !force {
+		return fmt.Errorf("%w: provide the floor %d: %s; force the floor only if that change was begun and never completed",
+			engine.ErrInvalid, floor, replacedText(e.Successor))
+	}
+	e.Ceiling = floor
+	if err := k.log.Reconcile(ctx, reconcile(state.Version, e)); err != nil {
 		return fmt.Errorf("provide the floor %d: %w", floor, err)
 	}
 	k.Wake()
@@ -177,7 +180,8 @@ func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.
 	return nodes
 }
 
-// Seed makes a log without a fleet adopt the fleet of the configuration.
+// Seed makes a log adopt the fleet of the configuration, unless a fleet was set before: an
+// operator may have removed it.
 func (k *Keeper) Seed(ctx context.Context) error {
 	if k.seed.IsZero() {
 		return nil
@@ -185,7 +189,7 @@ func (k *Keeper) Seed(ctx context.Context) error {
 	k.seeding.Lock()
 	defer k.seeding.Unlock()
 	state := k.log.Efficiency()
-	if !state.Fleet.IsZero() || state.NextVersion != 0 {
+	if state.FleetSet {
 		return nil
 	}
 	if _, err := k.log.SetFleet(ctx, k.seed, 0, false, false); err != nil {

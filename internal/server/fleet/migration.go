@@ -26,13 +26,13 @@ func (d *decision) migrate(m *machine.Migration) {
 		d.step.Migrations[m.Prefix] = holders(m.Holders)
 		return
 	}
-	goal := recovery.Goal{Version: m.Version, Fleet: d.goal.Fleet}
+	goal := recovery.Goal{Version: m.Version, Fleet: d.goal.Fleet, Lives: d.goal.Lives}
 	if m.To == engine.Efficiency {
 		goal.Floor = d.goal.Floor
 	}
 	key := change{prefix: m.Prefix, version: m.Version}
 	if !goal.Met(d.reports) && d.reached[key].IsZero() {
-		d.step.Migrations[m.Prefix] = d.progress(d.met(goal))
+		d.step.Migrations[m.Prefix] = d.progress(goal.Reached(d.reports))
 		return
 	}
 	left := time.Duration(0)
@@ -62,11 +62,16 @@ func (d *decision) leasesLeft(key change, skip bool) time.Duration {
 // leases and those that it granted have ended.
 func (d *decision) changeFleet() {
 	s := &d.state
-	goal := recovery.Goal{Version: s.NextVersion, Fleet: d.goal.Fleet}
-	met := reconciled(*s) && goal.Met(d.reports)
+	told := 0 // nodes that reject older versions and know their successor
+	for i, r := range d.reports {
+		if d.goal.Next(i, r) != recovery.Recover && r.Reached && r.Live.Version >= s.NextVersion && r.Live.Successor == d.goal.Successor {
+			told++
+		}
+	}
+	met := reconciled(*s) && told >= quorum(d.nodes)
 	key := change{version: s.NextVersion, fleet: true}
 	if !met && !s.NextForce && !s.Fleet.IsZero() && d.reached[key].IsZero() {
-		d.step.Waiting = "the old fleet: " + d.progress(d.met(goal))
+		d.step.Waiting = "the old fleet: " + d.progress(told)
 		return
 	}
 	if left := d.leasesLeft(key, s.NextNow); left > 0 {

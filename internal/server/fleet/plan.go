@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -15,19 +16,18 @@ import (
 // the order of Fleet.Addresses.
 type Node struct {
 	recovery.Report
-	// Joining is the join nonce on a node that does not vote.
+	// Joining is the join nonce on a node that is being recovered.
 	Joining string
-	// Quarantine is the time until an empty node with a join nonce may be
-	// initialised.
+	// Quarantine is the time until a node with a join nonce may be initialised.
 	Quarantine time.Duration
 }
 
 // Kind is the kind of an Action.
 type Kind uint8
 
-// The kinds of actions. The first five append to the log, the others call one node.
+// The kinds of actions. Those before Join append to the log, the others are for one node.
 const (
-	// Reconcile moves the log past Version and Ceiling, which the nodes reported.
+	// Reconcile moves the log past Evidence, which the nodes reported at Version.
 	Reconcile Kind = iota
 	// FinishReconcile makes the efficiency mode ready.
 	FinishReconcile
@@ -37,32 +37,43 @@ const (
 	FinishMigration
 	// FinishFleet completes the change of the fleet that started at Version.
 	FinishFleet
-	// Join puts a fresh join nonce on an empty node.
+	// CloseSets removes the sets of lives of versions below Version.
+	CloseSets
+	// Join puts a fresh join nonce on a node.
 	Join
-	// Assign makes the log assign a range of tokens to the join nonce.
+	// Assign makes the log name Life at Version, and assign a range of tokens to it.
 	Assign
+	// FinishRecovery makes the log record that Life votes.
+	FinishRecovery
 	// Advance raises a node to Goal.
 	Advance
-	// Initialise makes a node a voter, with the assigned range.
+	// Initialise makes a node a voter, with Range.
 	Initialise
 )
 
 // String describes an action, to follow the word "cannot".
 func (k Kind) String() string {
 	return [...]string{"reconcile the log with the Redis nodes", "complete the reconciliation", "raise the ceiling", "complete a migration",
-		"complete the change of the fleet", "put a join nonce on a Redis node", "assign a range to a Redis node", "advance a Redis node",
-		"initialise a Redis node"}[k]
+		"complete the change of the fleet", "close older sets of Redis servers", "put a join nonce on a Redis node",
+		"assign a range to a Redis node", "complete the recovery of a Redis node", "advance a Redis node", "initialise a Redis node"}[k]
 }
 
 // Action is one thing that the leader does. Actions are idempotent and may be
 // interrupted: the Plan of the next leader continues from the log and the nodes.
 type Action struct {
-	Kind    Kind
-	Node    int
-	Version uint64
-	Ceiling fencing.Token
-	Prefix  string
-	Goal    recovery.Goal
+	Kind     Kind
+	Version  uint64
+	Ceiling  fencing.Token
+	Prefix   string
+	Evidence recovery.Evidence
+
+	// Node is the node that the action is for, and Server the run of its server that
+	// reported: the action must not reach another one.
+	Node   int
+	Server string
+	Life   string
+	Goal   recovery.Goal
+	Range  recovery.Range
 }
 
 // Step is a decision of a Plan.
@@ -85,11 +96,11 @@ type Step struct {
 //     forgotten ranges that it assigned;
 //  2. it completes a migration or a change of the fleet only after a quorum of the
 //     nodes rejects older versions;
-//  3. a join nonce is on the node before the log assigns a range to it.
+//  3. a join nonce is on the node before the log assigns a range to it;
+//  4. a life votes only after no older set of lives can grant: an address may lead to two
+//     living servers.
 type Plan struct {
-	fleet   engine.Fleet              // of the last step
 	reached map[change]engine.Instant // when a quorum first met the goal of a change
-	joins   map[string]*joining       // by address
 }
 
 // change identifies a migration, or the change of the fleet.
@@ -100,16 +111,10 @@ type change struct {
 }
 
 // NewPlan returns a Plan without knowledge of the nodes.
-func NewPlan() *Plan {
-	return &Plan{reached: map[change]engine.Instant{}, joins: map[string]*joining{}}
-}
+func NewPlan() *Plan { return &Plan{reached: map[change]engine.Instant{}} }
 
 // Step decides what to do now. Nodes are in the order of state.Fleet.Addresses.
 func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) Step {
-	if !state.Fleet.Equal(p.fleet) || !state.Fleet.IsZero() && !reconciled(state) {
-		clear(p.joins) // they belong to another fleet, or to a log that was rolled back
-	}
-	p.fleet = state.Fleet
 	p.prune(state)
 	step := Step{Migrations: map[string]string{}}
 	d := decision{Plan: p, state: state, nodes: nodes, now: now, step: &step, goal: Goal(state)}
@@ -117,14 +122,14 @@ func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) 
 		d.reports = append(d.reports, nodes[i].Report)
 	}
 	d.decide()
-	step.Busy = len(step.Actions) > 0 || len(state.Migrations) > 0 || !state.Next.IsZero() || state.NextVersion != 0 ||
-		!state.Fleet.IsZero() && !state.Ready || len(p.joins) > 0
+	step.Busy = len(step.Actions) > 0 || len(state.Migrations) > 0 || state.NextVersion != 0 ||
+		!state.Fleet.IsZero() && !state.Ready || d.recovering
 	return step
 }
 
 // reconciled reports whether the log is past everything that the nodes can have
 // accepted, so that it may assign ranges and complete changes.
-func reconciled(state machine.Efficiency) bool { return state.Ready || state.ReconcileVersion != 0 }
+func reconciled(state machine.Efficiency) bool { return state.ReconcileVersion != 0 }
 
 // prune forgets changes that are over.
 func (p *Plan) prune(state machine.Efficiency) {
@@ -141,18 +146,47 @@ func (p *Plan) prune(state machine.Efficiency) {
 
 // Goal returns the state that the log requires of every node.
 func Goal(state machine.Efficiency) recovery.Goal {
-	return recovery.Goal{Version: state.Version, Fleet: state.Fleet.Fingerprint(), Floor: state.Floor, Ceiling: state.Ceiling}
+	goal := recovery.Goal{Version: state.Version, Fleet: state.Fleet.Fingerprint(), Floor: state.Floor, Ceiling: state.Ceiling,
+		Lives: make([]string, len(state.Lives))}
+	for i, l := range state.Lives {
+		goal.Lives[i] = l.Name
+	}
+	if state.NextVersion != 0 {
+		goal.Successor = successor(state.Next)
+	}
+	return goal
+}
+
+// noNodes is the successor of a fleet that was removed.
+const noNodes = "none"
+
+// successor describes the fleet that replaces another one, for its nodes.
+func successor(next engine.Fleet) string {
+	if next.IsZero() {
+		return noNodes
+	}
+	return strings.Join(next.Addresses, ",")
+}
+
+// replacedText says which fleet replaced the one of a restored log, and what to do.
+func replacedText(successor string) string {
+	if successor == noNodes {
+		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"
+	}
+	return "the fleet was replaced by " + successor + " after this backup; set the present fleet with 'leased redis fleet set --force " +
+		strings.ReplaceAll(successor, ",", " ") + "'"
 }
 
 // decision is one call of Step.
 type decision struct {
 	*Plan
-	state   machine.Efficiency
-	nodes   []Node
-	reports []recovery.Report
-	now     engine.Instant
-	goal    recovery.Goal
-	step    *Step
+	state      machine.Efficiency
+	nodes      []Node
+	reports    []recovery.Report
+	now        engine.Instant
+	goal       recovery.Goal
+	step       *Step
+	recovering bool // some node is being recovered
 }
 
 func (d *decision) do(a Action) { d.step.Actions = append(d.step.Actions, a) }
@@ -177,6 +211,7 @@ func (d *decision) decide() {
 	if to, needed := d.goal.RaiseCeiling(d.reports); needed {
 		d.do(Action{Kind: RaiseCeiling, Ceiling: to})
 	}
+	d.closeSets()
 	d.driveNodes()
 	if !d.state.Ready {
 		d.finishReconcile()
@@ -198,19 +233,15 @@ func (d *decision) sharedNamespace() bool {
 // reconcile moves a log that may have forgotten something past the reports of the
 // nodes.
 func (d *decision) reconcile() {
-	complete := !d.state.Restored // the log has forgotten nothing
-	version, ceiling, ok := recovery.Reconcile(d.reports, complete)
-	if ok {
-		d.do(Action{Kind: Reconcile, Version: version, Ceiling: ceiling})
+	e := recovery.Reconcile(d.goal.Fleet, d.reports, !d.state.Restored)
+	if e.Enough {
+		d.do(Action{Kind: Reconcile, Version: d.state.Version, Evidence: e})
 	}
-	n := 0
-	for _, r := range d.reports {
-		if r.Reached && (complete || r.Live != nil || r.Former != nil) {
-			n++
-		}
-	}
-	d.step.Waiting = fmt.Sprintf("%d of %d Redis nodes have reported their tokens, %d are needed", n, len(d.nodes), quorum(d.nodes))
-	if !complete && !ok {
+	d.step.Waiting = fmt.Sprintf("%d of %d Redis nodes have reported their tokens, %d are needed", e.Reporters, len(d.nodes), quorum(d.nodes))
+	switch {
+	case e.Successor != "":
+		d.step.Waiting = "another fleet: " + replacedText(e.Successor)
+	case d.state.Restored && !e.Enough:
 		d.step.Waiting += "; if the others are lost, provide a floor with 'leased redis init --floor'"
 	}
 	d.stall(d.step.Waiting)
@@ -219,16 +250,36 @@ func (d *decision) reconcile() {
 // finishReconcile makes the mode ready when a quorum has met the goal.
 func (d *decision) finishReconcile() {
 	n := 0
-	for _, r := range d.reports {
-		if r.Reached && d.goal.Next(r) == recovery.Nothing {
+	for i, r := range d.reports {
+		if r.Reached && d.goal.Next(i, r) == recovery.Nothing {
 			n++
 		}
 	}
-	if n >= quorum(d.nodes) && d.goal.Met(d.reports) {
+	if n >= quorum(d.nodes) && d.goal.Met(d.reports) && d.forgottenVersionsEnded() {
 		d.do(Action{Kind: FinishReconcile, Version: d.state.Version})
 	}
 	d.step.Waiting = d.progress(n)
 	d.stall(d.step.Waiting)
+}
+
+// forgottenVersionsEnded reports whether a quorum of the nodes that voted before a restore
+// rejects the versions that the log has forgotten. Callers may still use them, with servers
+// that have lost their addresses. If fewer than a quorum can be asked, time decides: a node
+// that was recovered since has been in quarantine.
+func (d *decision) forgottenVersionsEnded() bool {
+	if !d.state.Restored {
+		return true
+	}
+	rejecting, asked := 0, 0
+	for i, l := range d.state.Lives {
+		if r := d.reports[i]; l.Name != "" && l.Version == 0 && r.Reached && r.Server == recovery.ServerOf(l.Name) {
+			asked++
+			if r.Live != nil && r.Live.Version >= d.state.ReconcileVersion {
+				rejecting++
+			}
+		}
+	}
+	return rejecting >= quorum(d.nodes) || asked < quorum(d.nodes)
 }
 
 // stall makes all migrations wait for the fleet.
@@ -236,16 +287,6 @@ func (d *decision) stall(reason string) {
 	for _, m := range d.state.Migrations {
 		d.step.Migrations[m.Prefix] = "efficiency mode to be ready: " + reason
 	}
-}
-
-// met returns how many nodes have reached a goal's version and floor.
-func (d *decision) met(goal recovery.Goal) (n int) {
-	for _, r := range d.reports {
-		if r.Reached && r.Live != nil && r.Live.Fleet == goal.Fleet && r.Live.Version >= goal.Version && r.Live.Floor >= goal.Floor {
-			n++
-		}
-	}
-	return n
 }
 
 func (d *decision) progress(n int) string {

@@ -26,23 +26,33 @@ var (
 
 // ready returns the state of a log whose fleet serves, at a version.
 func ready(version uint64) machine.Efficiency {
-	return machine.Efficiency{Version: version, Fleet: three, Ready: true, Ceiling: 3 * jump, Assigned: three.Addresses}
+	life := machine.Life{Name: "s.j"}
+	return machine.Efficiency{Version: version, Fleet: three, Ready: true, FleetSet: true, ReconcileVersion: 3, Ceiling: 3 * jump, Lives: []machine.Life{life, life, life}}
 }
 
 // voter returns a node with a version that otherwise meets the goal.
 func voter(version uint64) fleet.Node {
-	return fleet.Node{Report: recovery.Report{Reached: true, Live: &recovery.State{Version: version, Fleet: three.Fingerprint(), Ceiling: 3 * jump}}}
+	return fleet.Node{Report: recovery.Report{Reached: true, Server: "s",
+		Live: &recovery.State{Join: "j", Version: version, Fleet: three.Fingerprint(), Ceiling: 3 * jump}}}
 }
 
-// empty returns a node that lost its data.
-func empty() fleet.Node { return fleet.Node{Report: recovery.Report{Reached: true}} }
+// retired returns a node that knows the fleet that replaces its own.
+func retired(version uint64, successor string) fleet.Node {
+	n := voter(version)
+	n.Live.Successor = successor
+	return n
+}
+
+// empty returns a node that lost its data: another run of its server.
+func empty() fleet.Node { return fleet.Node{Report: recovery.Report{Reached: true, Server: "t"}} }
 
 // lost returns a node that cannot be reached.
 func lost() fleet.Node { return fleet.Node{} }
 
 // former returns an empty node that still has the data from before a restart.
 func former(version uint64, ceiling fencing.Token) fleet.Node {
-	return fleet.Node{Report: recovery.Report{Reached: true, Former: &recovery.State{Version: version, Ceiling: ceiling}}}
+	return fleet.Node{Report: recovery.Report{Reached: true, Server: "t", FormerServer: "s",
+		Former: &recovery.State{Version: version, Fleet: three.Fingerprint(), Ceiling: ceiling}}}
 }
 
 func kinds(step fleet.Step) (list []fleet.Kind) {
@@ -65,8 +75,10 @@ func TestPlanStep(t *testing.T) {
 		return func(s *machine.Efficiency) { s.Migrations = []machine.Migration{m} }
 	}
 	now := func(m machine.Migration) machine.Migration { m.Now = true; return m }
-	restored := func(s *machine.Efficiency) { s.Ready, s.Restored = false, true }
-	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true}
+	restored := func(s *machine.Efficiency) { s.Ready, s.Restored, s.ReconcileVersion = false, true, 0 }
+	changing := func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }
+	told := retired(7, "d:1")
+	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true, Lives: make([]machine.Life, 3)}
 	for _, c := range []struct {
 		name      string
 		state     machine.Efficiency
@@ -95,6 +107,14 @@ func TestPlanStep(t *testing.T) {
 		{name: "restored, data from before a restart counts", state: with(ready(7), restored, migrating(leaving)), nodes: []fleet.Node{former(8, jump), empty(), voter(9)},
 			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed",
 			migration: "efficiency mode to be ready: 2 of 3 Redis nodes have reported their tokens, 2 are needed"},
+		{name: "restored, with the nodes of a fleet that was replaced", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "d:1,e:1"), voter(9), voter(9)},
+			waiting: "another fleet: the fleet was replaced by d:1,e:1 after this backup; set the present fleet with 'leased redis fleet set --force d:1 e:1'"},
+		{name: "restored, with the nodes of a fleet that was removed", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "none"), voter(9), lost()},
+			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"},
+		{name: "a fleet that was used before", state: with(ready(7), restored, func(s *machine.Efficiency) { s.Restored = false }),
+			nodes: []fleet.Node{retired(6, "d:1"), retired(6, "d:1"), lost()}, want: []fleet.Kind{fleet.Reconcile},
+			waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
+		{name: "a change of the fleet that was cancelled", state: ready(7), nodes: []fleet.Node{told, voter(7), voter(7)}, want: []fleet.Kind{fleet.Advance}},
 		{name: "to correctness, before a quorum", state: with(ready(7), migrating(leaving)), nodes: []fleet.Node{voter(7), voter(6), lost()},
 			want: []fleet.Kind{fleet.Advance}, migration: "1 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "to correctness, leases live", state: with(ready(7), migrating(leaving)), nodes: []fleet.Node{voter(7), voter(7), lost()},
@@ -110,13 +130,14 @@ func TestPlanStep(t *testing.T) {
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.Advance, fleet.Advance},
 			migration: "0 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Migrations: []machine.Migration{coming}}, want: []fleet.Kind{fleet.FinishMigration}},
-		{name: "another fleet, before a quorum", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }),
-			nodes: []fleet.Node{voter(7), voter(6), lost()}, want: []fleet.Kind{fleet.Advance},
-			waiting: "the old fleet: 1 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "another fleet, leases live", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }),
-			nodes: []fleet.Node{voter(7), voter(7), lost()}, waiting: "leases of the old fleet to end, 1m0s left"},
-		{name: "another fleet, now", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion, s.NextNow = other, 7, true }),
-			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishFleet}},
+		{name: "another fleet, before a quorum", state: with(ready(7), changing), nodes: []fleet.Node{told, voter(6), lost()},
+			want: []fleet.Kind{fleet.Advance}, waiting: "the old fleet: 1 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "another fleet, a node does not know it", state: with(ready(7), changing), nodes: []fleet.Node{told, voter(7), lost()},
+			want: []fleet.Kind{fleet.Advance}, waiting: "the old fleet: 1 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "another fleet, leases live", state: with(ready(7), changing), nodes: []fleet.Node{told, told, lost()},
+			waiting: "leases of the old fleet to end, 1m0s left"},
+		{name: "another fleet, now", state: with(ready(7), changing, func(s *machine.Efficiency) { s.NextNow = true }),
+			nodes: []fleet.Node{told, told, lost()}, want: []fleet.Kind{fleet.FinishFleet}},
 		{name: "another fleet, the old one lost", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion, s.NextForce, s.NextNow = other, 7, true, true }),
 			nodes: []fleet.Node{lost(), lost(), lost()}, want: []fleet.Kind{fleet.FinishFleet}},
 	} {
@@ -147,49 +168,106 @@ func TestPlanWaitsForLeases(t *testing.T) {
 	require.NotContains(t, kinds(plan.Step(state, nodes, met.Add(maxTTL))), fleet.FinishMigration)
 }
 
-// An empty node joins, gets a range of tokens and is initialised, in this order, and
-// from the start again if it restarts.
-func TestPlanRecovers(t *testing.T) {
-	state, plan := ready(7), fleet.NewPlan()
-	joined := func(join string, quarantine time.Duration) []fleet.Node {
-		n := empty()
-		n.Joining, n.Quarantine = join, quarantine
-		return []fleet.Node{n, voter(7), voter(7)}
-	}
-	require.Equal(t, []fleet.Kind{fleet.Join}, kinds(plan.Step(state, joined("", 0), start)))
-	plan.Joined("a:1", "j1")
-	step := plan.Step(state, joined("j1", maxTTL), start)
-	require.Empty(t, kinds(step), "the quarantine is not over")
-	require.Equal(t, "quarantine of Redis node a:1, 1m0s left", step.Waiting)
-	require.True(t, step.Busy)
-	require.Equal(t, []fleet.Kind{fleet.Join}, kinds(plan.Step(state, joined("", 0), start)), "the node restarted again")
-	plan.Joined("a:1", "j2")
-	require.Equal(t, []fleet.Kind{fleet.Assign}, kinds(plan.Step(state, joined("j2", 0), start)))
-	plan.Assigned("a:1", machine.Range{Floor: 3 * jump, Ceiling: 4 * jump, Version: 7})
-	state.Ceiling = 4 * jump
-	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance, fleet.Initialise}, kinds(plan.Step(state, joined("j2", 0), start)),
-		"the other nodes get the new ceiling first")
-	plan.Wait("a:1", start.Add(time.Second))
-	require.NotContains(t, kinds(plan.Step(state, joined("j2", 0), start)), fleet.Initialise)
-	require.Contains(t, kinds(plan.Step(state, joined("j2", 0), start.Add(time.Second))), fleet.Initialise)
-	require.Contains(t, kinds(plan.Step(state, joined("j3", 0), start.Add(time.Second))), fleet.Join, "another leader made it join")
-
-	restored := state
-	restored.Ready, restored.Restored, restored.Version = false, true, 1<<33
-	plan.Step(restored, joined("j2", 0), start)
-	restored.ReconcileVersion = restored.Version
-	require.Contains(t, kinds(plan.Step(restored, joined("j2", 0), start)), fleet.Join, "the log has forgotten the range")
+// A change of the fleet waits for the leases of the old fleet, by its own longest TTL.
+func TestPlanWaitsForTheLeasesOfTheOldFleet(t *testing.T) {
+	state := ready(7)
+	state.Next, state.NextVersion = other, 7
+	state.Next.MaxTTL = maxTTL / 4
+	plan, nodes := fleet.NewPlan(), []fleet.Node{retired(7, "d:1"), retired(7, "d:1"), retired(7, "d:1")}
+	require.Equal(t, "leases of the old fleet to end, 1m0s left", plan.Step(state, nodes, start).Waiting)
+	require.Empty(t, kinds(plan.Step(state, nodes, start.Add(maxTTL-1))))
+	require.Equal(t, []fleet.Kind{fleet.FinishFleet}, kinds(plan.Step(state, nodes, start.Add(maxTTL))))
 }
 
-// A node that never voted has forgotten nothing, and needs no quarantine.
-func TestPlanFirstRange(t *testing.T) {
-	state, plan := ready(7), fleet.NewPlan()
-	state.Assigned = []string{"b:1", "c:1"}
-	n := empty()
-	n.Joining, n.Quarantine = "j1", maxTTL
-	plan.Step(state, []fleet.Node{n, voter(7), voter(7)}, start)
-	plan.Joined("a:1", "j1")
-	require.Equal(t, []fleet.Kind{fleet.Assign}, kinds(plan.Step(state, []fleet.Node{n, voter(7), voter(7)}, start)))
+// The log and the node say how far a recovery is, so any leader can take the next step.
+func TestPlanRecovers(t *testing.T) {
+	join := fleet.JoinNonce(5, "j")
+	joined := func(join string, quarantine time.Duration) fleet.Node {
+		n := empty()
+		n.Joining, n.Quarantine = join, quarantine
+		return n
+	}
+	assigned := func(s *machine.Efficiency) {
+		s.Lives[0] = machine.Life{Name: recovery.LifeName("t", join), Floor: 3 * jump, Ceiling: 4 * jump, Version: 7}
+	}
+	votes := voter(7)
+	votes.Server, votes.Live.Join, votes.Live.Floor = "t", join, 3*jump
+	rolledBack := voter(5)
+	rolledBack.Live.Join = "i"
+	for _, c := range []struct {
+		name    string
+		node    fleet.Node
+		change  func(*machine.Efficiency)
+		want    []fleet.Action
+		waiting string
+	}{
+		{name: "empty", node: empty(), want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
+		{name: "in another life", node: rolledBack, want: []fleet.Action{{Kind: fleet.Advance, Server: "s"}, {Kind: fleet.Join, Server: "s"}}},
+		{name: "joined by a process without a service", node: joined("abc", 0), want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
+		{name: "joined before the log was restored", node: joined(fleet.JoinNonce(2, "j"), 0), want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
+		{name: "in quarantine", node: joined(join, maxTTL), waiting: "quarantine of Redis node a:1, 1m0s left"},
+		{name: "after the quarantine", node: joined(join, 0), want: []fleet.Action{{Kind: fleet.Assign, Life: "t." + join, Version: 7}}},
+		{name: "with a range", node: joined(join, 0), change: assigned, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t",
+			Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump, Quarantine: maxTTL}}}},
+		{name: "lost again, with another range", node: joined(fleet.JoinNonce(6, "k"), 0), change: assigned,
+			want: []fleet.Action{{Kind: fleet.Assign, Life: "t.6-k", Version: 7}}},
+		{name: "votes", node: votes, change: assigned, want: []fleet.Action{{Kind: fleet.FinishRecovery, Life: "t." + join}}},
+		{name: "rolled back with its memory", node: joined(join, 0), change: func(s *machine.Efficiency) {
+			assigned(s)
+			s.Lives[0].Floor, s.Lives[0].Ceiling = 0, 0
+		}, want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
+		{name: "an older set may grant", node: joined(join, 0), change: func(s *machine.Efficiency) {
+			assigned(s)
+			s.Open = []machine.Set{{Version: 6, Lives: []string{"s.j", "u.j", "v.j"}}, {Version: 8, Lives: []string{"s.j", "u.j", "v.j"}}}
+		}, want: []fleet.Action{{Kind: fleet.CloseSets, Version: 9}},
+			waiting: "a quorum of the Redis nodes to have version 7 before node a:1 votes"},
+		{name: "only later sets may grant", node: joined(join, 0), change: func(s *machine.Efficiency) {
+			assigned(s)
+			s.Open = []machine.Set{{Version: 7, Lives: []string{"", "s.j", "s.j"}}}
+		}, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t", Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump, Quarantine: maxTTL}}}},
+		{name: "before the mode is ready", node: joined(join, maxTTL), change: func(s *machine.Efficiency) { s.Ready = false },
+			want: []fleet.Action{{Kind: fleet.Assign, Life: "t." + join, Version: 7}, {Kind: fleet.FinishReconcile, Version: 7}}, waiting: "2 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "before a restored log is ready", node: joined(join, maxTTL), change: func(s *machine.Efficiency) { s.Ready, s.Restored = false, true },
+			want: []fleet.Action{{Kind: fleet.FinishReconcile, Version: 7}}, waiting: "2 of 3 Redis nodes have the new version, 2 are needed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			state := ready(7)
+			if c.change != nil {
+				c.change(&state)
+			}
+			step := fleet.NewPlan().Step(state, []fleet.Node{c.node, voter(7), voter(7)}, start)
+			for i := range step.Actions {
+				step.Actions[i].Goal = recovery.Goal{}
+			}
+			require.Equal(t, c.want, step.Actions)
+			require.Equal(t, c.waiting, step.Waiting)
+			require.True(t, step.Busy)
+		})
+	}
+}
+
+// After a restore the mode is ready when the nodes that voted before reject the versions
+// that the log has forgotten: a server that has lost its address may still vote with them.
+func TestPlanEndsForgottenVersions(t *testing.T) {
+	state := ready(7)
+	state.Ready, state.Restored, state.ReconcileVersion = false, true, 6
+	state.Lives = []machine.Life{{Name: "t.5-j", Version: 7}, {Name: "s.j"}, {Name: "s.j"}}
+	recovered, behind := voter(7), voter(5)
+	recovered.Server, recovered.Live.Join = "t", "5-j"
+	finishes := func(nodes ...fleet.Node) bool {
+		step := fleet.NewPlan().Step(state, nodes, start)
+		for _, a := range step.Actions {
+			if a.Kind == fleet.FinishReconcile {
+				return true
+			}
+		}
+		return false
+	}
+	require.False(t, finishes(recovered, voter(7), behind))
+	require.True(t, finishes(recovered, voter(7), voter(7)))
+	require.True(t, finishes(recovered, voter(7), lost()), "time decides")
+	state.Restored = false
+	require.True(t, finishes(recovered, voter(7), behind), "the log knows all versions")
 }
 
 // The Plan raises the ceiling long before a node reaches it.

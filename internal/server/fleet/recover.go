@@ -1,97 +1,118 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
-	"time"
+	"strconv"
+	"strings"
 
-	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// joining is a node that is being recovered.
-type joining struct {
-	join     string
-	assigned bool
-	tokens   machine.Range
-	retry    engine.Instant // do not initialise before; zero means now
-}
-
 // driveNodes brings every node to the goal.
 func (d *decision) driveNodes() {
-	var initialise []Action
 	for i := range d.nodes {
-		address := d.state.Fleet.Addresses[i]
-		switch d.goal.Next(d.reports[i]) {
+		r, life := d.reports[i], d.state.Lives[i]
+		switch d.goal.Next(i, r) {
 		case recovery.Advance:
-			delete(d.joins, address)
-			d.do(Action{Kind: Advance, Node: i, Goal: d.goal})
+			d.do(Action{Kind: Advance, Node: i, Server: r.Server, Goal: d.goal})
 		case recovery.Recover:
-			if a, ok := d.recover(i, address); ok && a.Kind == Initialise {
-				initialise = append(initialise, a)
-			} else if ok {
-				d.do(a)
+			d.recovering = true
+			if r.Live != nil && r.Live.Fleet == d.goal.Fleet && r.Live.Version < d.goal.Version {
+				// It is in another life, and may be one of an older set.
+				d.do(Action{Kind: Advance, Node: i, Server: r.Server, Goal: d.goal})
 			}
+			d.recover(i)
 		case recovery.Nothing:
-			if d.reports[i].Reached {
-				delete(d.joins, address)
-			}
+		}
+		if r.Life() == life.Name && life.Ceiling != 0 {
+			d.do(Action{Kind: FinishRecovery, Node: i, Life: life.Name})
 		}
 	}
-	// The other nodes get the new ceiling first: tokens of the new voter are above
-	// the old one.
-	d.step.Actions = append(d.step.Actions, initialise...)
 }
 
-// recover returns the next action for a node that does not vote. It assigns a range
-// of tokens only when the quarantine is over, so that a server that keeps restarting
-// does not use up ranges.
-func (d *decision) recover(i int, address string) (Action, bool) {
-	j, node := d.joins[address], &d.nodes[i]
-	if j == nil || j.join != node.Joining { // new, empty again, or joined by another leader
-		return Action{Kind: Join, Node: i}, true
+// recover takes the next step for a node that does not vote. It assigns a range of tokens
+// only when the quarantine is over, so that a server that keeps restarting does not use up
+// ranges, and that no process still uses the server that had its address before.
+func (d *decision) recover(i int) {
+	node, life := &d.nodes[i], d.state.Lives[i]
+	name := recovery.LifeName(node.Server, node.Joining)
+	switch first := d.first(i); {
+	case joinVersion(node.Joining) < d.state.ReconcileVersion: // none, or one that this log knows nothing about
+		d.do(Action{Kind: Join, Node: i, Server: node.Server})
+	case name == life.Name && life.Ceiling != 0:
+		d.initialise(i, life)
+	case name == life.Name: // it voted, and was rolled back with its memory
+		d.do(Action{Kind: Join, Node: i, Server: node.Server})
+	case node.Quarantine > 0 && !first:
+		d.wait("quarantine of Redis node " + d.state.Fleet.Addresses[i] + ", " + text(node.Quarantine) + " left")
+	case !slices.ContainsFunc(d.step.Actions, func(a Action) bool { return a.Kind == Assign }): // one at a time: it makes a new version
+		d.do(Action{Kind: Assign, Node: i, Life: name, Version: d.state.Version})
 	}
-	first := !slices.Contains(d.state.Assigned, address)
-	left := time.Duration(0)
-	if !j.retry.IsZero() {
-		left = max(0, d.now.Until(j.retry))
+}
+
+// first reports whether no lease can have been granted on a node: it needs no quarantine.
+func (d *decision) first(i int) bool {
+	return !d.state.Ready && !d.state.Restored && d.nodes[i].Former == nil
+}
+
+// initialise makes a life vote once no older set of lives can grant.
+func (d *decision) initialise(i int, life machine.Life) {
+	if len(d.state.Open) > 0 && d.state.Open[0].Version < life.Version {
+		d.wait(fmt.Sprintf("a quorum of the Redis nodes to have version %d before node %s votes", life.Version, d.state.Fleet.Addresses[i]))
+		return
 	}
-	if !j.assigned && !first {
-		left = max(left, node.Quarantine)
+	r := recovery.Range{Join: d.nodes[i].Joining, Version: d.state.Version, Floor: life.Floor, Ceiling: life.Ceiling,
+		Quarantine: d.state.Fleet.MaxTTL}
+	if d.first(i) {
+		r.Quarantine = 0
 	}
-	if left > 0 {
-		if d.step.Waiting == "" {
-			d.step.Waiting = "quarantine of Redis node " + address + ", " + text(left) + " left"
+	d.do(Action{Kind: Initialise, Node: i, Server: d.nodes[i].Server, Range: r})
+}
+
+// closeSets removes the oldest sets of lives that cannot grant any more. A set of which
+// fewer than a quorum can be asked is closed by the time that the life after it has waited.
+func (d *decision) closeSets() {
+	closed := uint64(0)
+	for _, s := range d.state.Open {
+		if d.closing(s) == recovery.Open {
+			break
 		}
-		return Action{}, false
+		closed = s.Version
 	}
-	if !j.assigned {
-		return Action{Kind: Assign, Node: i}, true
-	}
-	return Action{Kind: Initialise, Node: i}, true
-}
-
-// Joined records that a node has a join nonce.
-func (p *Plan) Joined(address, join string) { p.joins[address] = &joining{join: join} }
-
-// Assigned records the range of tokens that the log assigned to a node's join nonce.
-func (p *Plan) Assigned(address string, tokens machine.Range) {
-	if j := p.joins[address]; j != nil {
-		j.assigned, j.tokens = true, tokens
+	if closed != 0 {
+		d.do(Action{Kind: CloseSets, Version: closed + 1})
 	}
 }
 
-// Joining returns the join nonce of a node and the range that is assigned to it.
-func (p *Plan) Joining(address string) (join string, tokens machine.Range) {
-	if j := p.joins[address]; j != nil {
-		return j.join, j.tokens
+func (d *decision) closing(s machine.Set) recovery.Closing {
+	lives := slices.Clone(s.Lives)
+	for i, life := range lives {
+		node := &d.nodes[i]
+		if node.Reached && node.Live == nil && recovery.ServerOf(life) == node.Server && life != recovery.LifeName(node.Server, node.Joining) {
+			lives[i] = "" // the server was emptied, and this life cannot be initialised again
+		}
 	}
-	return "", machine.Range{}
+	return recovery.Set{Version: s.Version, Lives: lives}.Closing(d.reports)
 }
 
-// Wait records that a node must not be initialised before a time.
-func (p *Plan) Wait(address string, until engine.Instant) {
-	if j := p.joins[address]; j != nil {
-		j.retry = until
+// wait records what a recovery waits for.
+func (d *decision) wait(reason string) {
+	if d.step.Waiting == "" {
+		d.step.Waiting = reason
 	}
+}
+
+// JoinNonce returns a join nonce. It has the version of the log, so that a log that was
+// restored since recognises it as one that may have a range that the log has forgotten.
+func JoinNonce(version uint64, random string) string {
+	return strconv.FormatUint(version, 10) + "-" + random
+}
+
+// joinVersion returns the version in a join nonce, 0 if it is not one of JoinNonce.
+func joinVersion(join string) uint64 {
+	text, _, _ := strings.Cut(join, "-")
+	version, _ := strconv.ParseUint(text, 10, 64) // 0 with an error
+	return version
 }
