@@ -80,6 +80,10 @@ func stateOf(n *pb.RedisNode) string {
 		return "empty, votes in " + roundText(n.Quarantine)
 	case n.Empty:
 		return "empty"
+	case n.Unnamed && n.Quarantine != "":
+		return "another run of the server, votes in " + roundText(n.Quarantine)
+	case n.Unnamed:
+		return "another run of the server"
 	}
 	return "votes"
 }

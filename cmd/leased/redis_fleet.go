@@ -50,6 +50,9 @@ later acquisitions and renewals. It waits until the leases of the old fleet have
 their leases) and starts the new fleet with larger tokens. If the old fleet is lost for good, --force skips these steps. If
 the old fleet is still running, --force can let an old holder get a smaller token after a larger one was granted.
 
+After ` + "`leased snapshot restore` or `leased cluster recover`" + `, the service may know only a fleet that was replaced since. With
+--force the given fleet takes its place at once, and the service waits until its nodes have reported their tokens.
+
 The command waits until the new fleet is ready. Ctrl-C ends only the command; the service completes the change.`
 
 func newFleetSet() *cobra.Command {
@@ -130,7 +133,7 @@ func sameNodes(a, b *pb.RedisFleet) bool {
 func quorumVotes(nodes []*pb.RedisNode) bool {
 	votes := 0
 	for _, n := range nodes {
-		if n.Error == "" && !n.Empty {
+		if n.Error == "" && !n.Empty && !n.Unnamed {
 			votes++
 		}
 	}

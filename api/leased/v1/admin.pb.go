@@ -693,7 +693,10 @@ type Topology struct {
 	// Whether locks in efficiency mode may be granted.
 	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
 	// The user that the service authenticated the caller as; empty if it has no users.
-	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	// The run of the Redis server at each address of the fleet, empty for a node that does not
+	// vote. Calls under this version go to these servers only.
+	Lives         []string `protobuf:"bytes,6,rep,name=lives,proto3" json:"lives,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +764,13 @@ func (x *Topology) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *Topology) GetLives() []string {
+	if x != nil {
+		return x.Lives
+	}
+	return nil
 }
 
 // RedisFleet is the set of Redis masters that serve efficiency mode.
@@ -1088,8 +1098,10 @@ func (x *SetFleetResponse) GetVersion() uint64 {
 }
 
 type ProvideFloorRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Floor         uint64                 `protobuf:"varint,1,opt,name=floor,proto3" json:"floor,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Floor uint64                 `protobuf:"varint,1,opt,name=floor,proto3" json:"floor,omitempty"`
+	// Accept the floor although the nodes report that another fleet has replaced theirs.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1129,6 +1141,13 @@ func (x *ProvideFloorRequest) GetFloor() uint64 {
 		return x.Floor
 	}
 	return 0
+}
+
+func (x *ProvideFloorRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type ProvideFloorResponse struct {
@@ -1788,8 +1807,10 @@ type RedisNode struct {
 	Floor      uint64 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
 	Ceiling    uint64 `protobuf:"varint,8,opt,name=ceiling,proto3" json:"ceiling,omitempty"`
 	// The difference of its clock.
-	Skew          string `protobuf:"bytes,9,opt,name=skew,proto3" json:"skew,omitempty"`
-	Fleet         string `protobuf:"bytes,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	Skew  string `protobuf:"bytes,9,opt,name=skew,proto3" json:"skew,omitempty"`
+	Fleet string `protobuf:"bytes,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	// The node has state, but the topology does not name its server. It does not vote.
+	Unnamed       bool `protobuf:"varint,11,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1892,6 +1913,13 @@ func (x *RedisNode) GetFleet() string {
 		return x.Fleet
 	}
 	return ""
+}
+
+func (x *RedisNode) GetUnnamed() bool {
+	if x != nil {
+		return x.Unnamed
+	}
+	return false
 }
 
 type HealthRequest struct {
@@ -2842,13 +2870,14 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"migrations\x126\n" +
 	"\rfile_policies\x18\x04 \x03(\v2\x11.leased.v1.PolicyR\ffilePolicies\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\tR\x06member\"\x16\n" +
-	"\x14WatchTopologyRequest\"\xaa\x01\n" +
+	"\x14WatchTopologyRequest\"\xc0\x01\n" +
 	"\bTopology\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
 	"\bpolicies\x18\x02 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12+\n" +
 	"\x05fleet\x18\x03 \x01(\v2\x15.leased.v1.RedisFleetR\x05fleet\x12\x14\n" +
 	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\"a\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
+	"\x05lives\x18\x06 \x03(\tR\x05lives\"a\n" +
 	"\n" +
 	"RedisFleet\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1c\n" +
@@ -2872,9 +2901,10 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x03now\x18\x03 \x01(\bR\x03now\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\",\n" +
 	"\x10SetFleetResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"+\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"A\n" +
 	"\x13ProvideFloorRequest\x12\x14\n" +
-	"\x05floor\x18\x01 \x01(\x04R\x05floor\"\x16\n" +
+	"\x05floor\x18\x01 \x01(\x04R\x05floor\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"\x16\n" +
 	"\x14ProvideFloorResponse\"\x0f\n" +
 	"\rStatusRequest\"\xd3\x05\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
@@ -2939,7 +2969,7 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
 	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01\x12\x1b\n" +
 	"\twent_back\x18\a \x01(\bR\bwentBackB\x06\n" +
-	"\x04_lag\"\xf7\x01\n" +
+	"\x04_lag\"\x91\x02\n" +
 	"\tRedisNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
@@ -2953,7 +2983,8 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\aceiling\x18\b \x01(\x04R\aceiling\x12\x12\n" +
 	"\x04skew\x18\t \x01(\tR\x04skew\x12\x14\n" +
 	"\x05fleet\x18\n" +
-	" \x01(\tR\x05fleet\"\x0f\n" +
+	" \x01(\tR\x05fleet\x12\x18\n" +
+	"\aunnamed\x18\v \x01(\bR\aunnamed\"\x0f\n" +
 	"\rHealthRequest\"X\n" +
 	"\x0eHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +

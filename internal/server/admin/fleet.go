@@ -23,7 +23,7 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 	backend, err := s.Router.Redis.Backend()
 	switch {
 	case err == nil:
-		response.Nodes = nodeStates(ctx, backend)
+		response.Nodes = nodeStates(ctx, backend, s.Router.Node.Topology())
 	case !state.Fleet.IsZero():
 		response.Nodes = s.eachNodeState(ctx, state.Fleet)
 	}
@@ -114,5 +114,5 @@ func (s *Service) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (
 	if err := s.requireLeader(); err != nil {
 		return nil, err
 	}
-	return &pb.ProvideFloorResponse{}, policyError(s.Keeper.ProvideFloor(ctx, floor))
+	return &pb.ProvideFloorResponse{}, policyError(s.Keeper.ProvideFloor(ctx, floor, r.Force))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +50,7 @@ func (s *Service) votesMissing(ctx context.Context) string {
 		// Other callers use the count too, so it does not end with this one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), voteCountTimeout)
 		defer cancel()
-		v.counted, v.at, v.missing = true, now, missingVotes(nodeStates(ctx, backend))
+		v.counted, v.at, v.missing = true, now, missingVotes(nodeStates(ctx, backend, s.Router.Node.Topology()))
 	}
 	return v.missing
 }
@@ -58,7 +59,7 @@ func (s *Service) votesMissing(ctx context.Context) string {
 func missingVotes(nodes []*pb.RedisNode) string {
 	votes := 0
 	for _, n := range nodes {
-		if n.Error == "" && !n.Empty {
+		if n.Error == "" && !n.Empty && !n.Unnamed {
 			votes++
 		}
 	}
@@ -68,14 +69,18 @@ func missingVotes(nodes []*pb.RedisNode) string {
 	return ""
 }
 
-// nodeStates asks the nodes of a backend for their state.
-func nodeStates(ctx context.Context, backend *redlockadapter.Backend) []*pb.RedisNode {
+// nodeStates asks the nodes of a backend for their state. The topology names the servers
+// that vote.
+func nodeStates(ctx context.Context, backend *redlockadapter.Backend, topology engine.Topology) []*pb.RedisNode {
 	var nodes []*pb.RedisNode
 	for _, n := range backend.NodeStatuses(ctx) {
 		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil, Quarantine: wire.DurationText(n.Quarantine),
 			Skew: wire.DurationText(n.Skew)}
 		if n.Err != nil {
 			node.Error = nodeError(n.Addr, n.Err)
+		}
+		if i := slices.Index(topology.Fleet.Addresses, n.Addr); i >= 0 && i < len(topology.Lives) {
+			node.Unnamed = n.Report.Live != nil && n.Report.Life() != topology.Lives[i]
 		}
 		state := n.Report.Live
 		if state == nil {
@@ -104,7 +109,7 @@ func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.R
 				return
 			}
 			defer closeBackend(ctx, backend)
-			nodes[i] = nodeStates(ctx, backend)[0]
+			nodes[i] = nodeStates(ctx, backend, s.Router.Node.Topology())[0]
 		})
 	}
 	work.Wait()

@@ -34,7 +34,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		response.Members = append(response.Members, member)
 	}
 	if backend, err := s.Router.Redis.Backend(); err == nil {
-		response.Redis = nodeStates(ctx, backend)
+		response.Redis = nodeStates(ctx, backend, s.Router.Node.Topology())
 	}
 	return response, nil
 }

@@ -62,7 +62,8 @@ func ToFleet(m *pb.RedisFleet) (engine.Fleet, error) {
 
 // FromTopology converts a topology to a message.
 func FromTopology(t engine.Topology) *pb.Topology {
-	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready, User: t.User}
+	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready, User: t.User,
+		Lives: slices.Clone(t.Lives)}
 	for _, p := range t.Policies.All() {
 		m.Policies = append(m.Policies, FromPolicy(p))
 	}
@@ -87,5 +88,8 @@ func ToTopology(m *pb.Topology) (engine.Topology, error) {
 	if err != nil {
 		return engine.Topology{}, fmt.Errorf("topology %d: %w", m.GetVersion(), err)
 	}
-	return engine.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Ready: m.GetReady(), User: m.GetUser()}, nil
+	if n := len(m.GetLives()); n != 0 && n != len(fleet.Addresses) {
+		return engine.Topology{}, fmt.Errorf("%w: topology %d: %d lives of %d Redis nodes", engine.ErrInvalid, m.GetVersion(), n, len(fleet.Addresses))
+	}
+	return engine.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Lives: slices.Clone(m.GetLives()), Ready: m.GetReady(), User: m.GetUser()}, nil
 }

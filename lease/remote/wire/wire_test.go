@@ -118,7 +118,7 @@ func TestTopology(t *testing.T) {
 	require.NoError(t, err)
 	for name, topology := range map[string]engine.Topology{
 		"empty": {},
-		"full": {Version: 12, Policies: policies, Ready: true,
+		"full": {Version: 12, Policies: policies, Ready: true, Lives: []string{"x.j", "", "y.k"},
 			Fleet: engine.Fleet{Namespace: "leased", Addresses: []string{"c:1", "a:1", "b:1"}, MaxTTL: time.Minute}},
 	} {
 		back, err := wire.ToTopology(wire.FromTopology(topology))
@@ -127,6 +127,10 @@ func TestTopology(t *testing.T) {
 		topology.Policies, back.Policies = engine.Policies{}, engine.Policies{}
 		require.Equal(t, topology, back, name)
 	}
+	short := wire.FromTopology(engine.Topology{Lives: []string{"a.j"},
+		Fleet: engine.Fleet{Namespace: "x", Addresses: []string{"a:1", "b:1", "c:1"}, MaxTTL: time.Minute}})
+	_, err = wire.ToTopology(short)
+	require.ErrorIs(t, err, engine.ErrInvalid, "a life of each node, or none")
 	bad := wire.FromTopology(engine.Topology{Fleet: engine.Fleet{Namespace: "x", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Minute}})
 	_, err = wire.ToTopology(bad)
 	require.ErrorIs(t, err, engine.ErrInvalid)
