@@ -112,13 +112,13 @@ func (n *Node) Release(now int64, resources []fencing.Resource, nonce, cause str
 }
 
 // Advance runs advance.lua.
-func (n *Node) Advance(version uint64, fleet string, floor, ceiling fencing.Token) Reason {
-	return n.now().state.Advance(version, fleet, floor, ceiling)
+func (n *Node) Advance(version uint64, fleet string, floor, ceiling fencing.Token, successor string) Reason {
+	return n.now().state.Advance(version, fleet, floor, ceiling, successor)
 }
 
 // Join runs join.lua.
-func (n *Node) Join(now int64, join string, version uint64, fleet string, age int64) Reason {
-	return n.now().state.PutJoin(now, join, version, fleet, age)
+func (n *Node) Join(now int64, join string, version uint64, fleet string, age int64, again bool) Reason {
+	return n.now().state.PutJoin(now, join, version, fleet, age, again)
 }
 
 // Reserve runs reserve.lua: a voter stores the floor in its state, an empty node in the
@@ -134,11 +134,15 @@ func (n *Node) Reserve(fleet string, floor fencing.Token) Reason {
 // Init runs init.lua.
 func (n *Node) Init(now int64, r Range) Reply {
 	r.Reserved = fencing.None
-	if latest := n.data[n.latest]; latest != nil && latest.state.Voter {
+	latest := n.data[n.latest]
+	if latest != nil && latest.state.Voter {
 		r.Reserved = latest.state.Floor
 	}
 	reply := n.now().state.Init(now, &r)
 	if reply.Reason == Accepted {
+		if n.latest != n.life && latest != nil {
+			latest.state = State{} // the former life
+		}
 		n.latest = n.life
 	}
 	return reply
@@ -148,9 +152,12 @@ func (n *Node) Init(now int64, r Range) Reply {
 // node; it is undefined without one.
 func (n *Node) Report(now int64) (report recovery.Report, join string, joined int64) {
 	s := n.now().state
-	report = recovery.Report{Reached: true, Live: s.report()}
-	if former := n.data[n.latest]; former != nil && n.latest != n.life {
-		report.Former = former.state.report()
+	report = recovery.Report{Reached: true, Server: n.life, Live: s.report()}
+	if n.latest != n.life {
+		report.FormerServer = n.latest
+		if former := n.data[n.latest]; former != nil {
+			report.Former = former.state.report()
+		}
 	}
 	return report, s.Join, now - s.Since
 }
@@ -159,7 +166,8 @@ func (s State) report() *recovery.State {
 	if !s.Voter {
 		return nil
 	}
-	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor, Ceiling: s.Ceiling}
+	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor, Ceiling: s.Ceiling,
+		Join: s.Initialised, Successor: s.Successor}
 }
 
 // Inspect runs inspect.lua. It returns the record of a lock and the time that its holder

@@ -84,8 +84,9 @@ func (b *both) step() (what string, model, real any) {
 	case k < 13:
 		v, f, floor := b.version(), b.fleet(), b.token()
 		ceiling := min(floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
-		model := b.node.Advance(v, f, floor, ceiling)
-		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling))[0]
+		successor := []string{"", "h"}[b.IntN(2)]
+		model := b.node.Advance(v, f, floor, ceiling, successor)
+		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling), successor)[0]
 	case k < 14:
 		f, floor := b.fleet(), b.token()
 		return "reserve", word(b.node.Reserve(f, floor)), b.run(b.now, "reserve", []string{state, prefix + "life"}, f, uint64(floor))[0]
@@ -116,8 +117,8 @@ func (b *both) release() (string, any, any) {
 func (b *both) recover(k int) (string, any, any) {
 	join, v, f, state := fmt.Sprintf("j%d", b.IntN(3)), b.version(), b.fleet(), b.key("node")
 	if k < 15 {
-		age := b.Int64N(20_000)
-		return "join", word(b.node.Join(b.now, join, v, f, age)), b.run(b.now, "join", []string{state}, join, v, f, age)[0]
+		age, again := b.Int64N(20_000), b.IntN(3)
+		return "join", word(b.node.Join(b.now, join, v, f, age, again == 1)), b.run(b.now, "join", []string{state}, join, v, f, age, again)[0]
 	}
 	if present := b.node.State().Join; present != "" && b.IntN(4) > 0 {
 		join = present
@@ -190,9 +191,6 @@ func (b *both) same(about string) (waiters int) {
 		waiters += b.inspect(r, about)
 	}
 	report, join, age := b.node.Report(b.now)
-	if report.Former != nil {
-		report.Former.Member = "" // not part of the reply
-	}
 	gotReport, gotJoin, gotAge := b.report(b.now)
 	require.Equal(b.t, report, gotReport, about)
 	require.Equal(b.t, join, gotJoin, about)

@@ -105,7 +105,7 @@ func (s *server) state() State {
 	version, voter := fields["version"]
 	return State{Voter: voter, Version: number(s.t, version), Fleet: fields["fleet"], Member: fields["member"],
 		Max: token("max"), Floor: token("floor"), Ceiling: token("ceiling"),
-		Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
+		Initialised: fields["initialised"], Successor: fields["successor"], Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
 }
 
 // record reads the record of a lock.
@@ -128,19 +128,19 @@ func (s *server) report(now int64) (recovery.Report, string, int64) {
 	s.t.Helper()
 	f := s.run(now, "report", []string{s.key("node"), prefix + "life"}, prefix)
 	require.Equal(s.t, strconv.FormatInt(now, 10), f[0])
-	state := func(version, fleet, member, top, floor, ceiling string) *recovery.State {
-		if version == "" {
+	state := func(f []string) *recovery.State {
+		if f[0] == "" {
 			return nil
 		}
-		return &recovery.State{Version: number(s.t, version), Fleet: fleet, Member: member, Max: fencing.Token(number(s.t, top)),
-			Floor: fencing.Token(number(s.t, floor)), Ceiling: fencing.Token(number(s.t, ceiling))}
+		return &recovery.State{Version: number(s.t, f[1]), Fleet: f[2], Member: f[3], Max: fencing.Token(number(s.t, f[4])),
+			Floor: fencing.Token(number(s.t, f[5])), Ceiling: fencing.Token(number(s.t, f[6])), Join: f[7], Successor: f[8]}
 	}
-	report := recovery.Report{Reached: true, Live: state(f[2], f[3], f[4], f[5], f[6], f[7])}
-	if len(f) == 16 {
-		report.Former = state(f[11], f[12], "", f[13], f[14], f[15])
+	report := recovery.Report{Reached: true, Server: f[1], Live: state(f[2:])}
+	if len(f) > 13 {
+		report.FormerServer, report.Former = f[13], state(f[14:])
 	}
-	age, _ := strconv.ParseInt(f[9], 10, 64)
-	return report, f[8], age
+	age, _ := strconv.ParseInt(f[12], 10, 64)
+	return report, f[11], age
 }
 
 // list reads all pages of list.lua.

@@ -9,6 +9,8 @@ type State struct {
 	Version             uint64
 	Fleet, Member       string
 	Max, Floor, Ceiling fencing.Token
+	Initialised         string // the join nonce that made the node a voter
+	Successor           string // the fleet that replaces the node's fleet, if any
 	Join                string
 	Joined, Since       int64 // when the current and the first join nonce were put
 }
@@ -154,22 +156,26 @@ func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
 }
 
 // Advance is advance.lua.
-func (s *State) Advance(version uint64, fleet string, floor, ceiling fencing.Token) Reason {
+func (s *State) Advance(version uint64, fleet string, floor, ceiling fencing.Token, successor string) Reason {
 	switch {
 	case !s.Voter:
 		return Empty
 	case s.Fleet != fleet:
 		return OtherFleet
 	}
-	s.Version, s.Floor, s.Ceiling = max(s.Version, version), max(s.Floor, floor), max(s.Ceiling, ceiling)
+	if version >= s.Version {
+		s.Version, s.Successor = version, successor
+	}
+	s.Floor, s.Ceiling = max(s.Floor, floor), max(s.Ceiling, ceiling)
 	s.Max = max(s.Max, floor)
 	return Accepted
 }
 
-// PutJoin is join.lua. Another join nonce stays while it is younger than age.
-func (s *State) PutJoin(now int64, join string, version uint64, fleet string, age int64) Reason {
+// PutJoin is join.lua. Another join nonce stays while it is younger than age. With again,
+// a voter of the fleet gets one too.
+func (s *State) PutJoin(now int64, join string, version uint64, fleet string, age int64, again bool) Reason {
 	switch {
-	case s.Voter && s.Fleet == fleet:
+	case s.Voter && s.Fleet == fleet && !again:
 		return HasState
 	case s.Voter && s.Version > version:
 		return OldVersion
@@ -216,6 +222,6 @@ func (s *State) Init(now int64, r *Range) Reply {
 		return Reply{Reason: Quarantined, Left: left}
 	}
 	floor := max(r.Floor, r.Reserved)
-	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling}
+	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join}
 	return Reply{}
 }
