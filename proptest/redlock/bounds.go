@@ -14,7 +14,9 @@ type Bounds struct {
 	// Ceiling is the initial one, so low that attempts reach it.
 	Ceiling token
 
-	Losses   int // of a node's state
+	Losses   int // of a node's state, by a restart of its server
+	Replaced int // addresses that move to a new, empty server while the old one lives on
+	Back     int // addresses that move back to a server that they left, before time closes a set
 	Ranges   int // assigned by the log, including raises of its ceiling
 	Moves    int // migrations of the lock to the other mode
 	Aborts   int
@@ -26,7 +28,8 @@ type Bounds struct {
 	Fail   bool // clients time out on nodes
 	Copies bool // acquires may arrive twice
 	Idle   bool // idle records may be dropped
-	Late   bool // messages of the keeper under the previous version may arrive
+	Late   bool // messages of the keeper under the previous version may arrive, and late joins
+	Time   bool // the leader may fail to reach nodes, so that time closes sets of lives
 	Former bool // a lost node may keep old data
 	Raise  bool // the log raises its ceiling when a node approaches it
 	Others bool // calls for other locks may bring the log's version to nodes
@@ -71,6 +74,17 @@ const (
 	RestoreServesCorrectness
 	RestoreRecoversFirst
 	RestoreWithoutReconcile
+	AttemptsByAddress
+	InitBeforeClosing
+	NewLifeCounts
+	CloseLastSet
+	UnbornRefuses
+	TimeWithoutChecks
+	BackAfterTime
+	CopiedData
+	NoQuarantine
+	FloorBeforeQuarantine
+	RetiredEvidence
 )
 
 func (b *Bounds) fleets() []uint8 {
@@ -89,10 +103,10 @@ func (b *Bounds) members(fleet uint8) uint8 {
 // First returns the initial state: all nodes of the first fleet vote.
 func (b *Bounds) First() State {
 	w := State{Left: budget{
-		Losses: uint8(b.Losses), Ranges: uint8(b.Ranges), Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),
+		Losses: uint8(b.Losses), Replaced: uint8(b.Replaced), Back: uint8(b.Back), Ranges: uint8(b.Ranges), Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),
 		Grants: uint8(b.Grants), Restores: uint8(b.Restores), Backups: uint8(min(1, b.Restores)),
 	}}
-	first := node{Version: 1, Fleet: 1, Ceiling: b.Ceiling}
+	first := server{Version: 1, Fleet: 1, Ceiling: b.Ceiling, Initialised: 1, Joins: 1}
 	if b.Standalone {
 		first.Ceiling = most
 		w.Topologies[0] = topology{Version: 1, Fleet: 1}
@@ -103,8 +117,17 @@ func (b *Bounds) First() State {
 		}
 	}
 	for n := range b.Nodes {
-		if b.members(1)>>n&1 == 1 {
-			w.Nodes[n] = first
+		at := &w.Nodes[n]
+		at.Count = 1
+		if b.members(1)>>n&1 == 0 {
+			continue
+		}
+		at.Servers[0] = first
+		if !b.Standalone {
+			at.Log.Life = lifeOf(0, 1)
+		}
+		if w.Topologies[0].Version != 0 {
+			at.Topologies[0] = lifeOf(0, 1)
 		}
 	}
 	if b.Start != nil {

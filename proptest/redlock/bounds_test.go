@@ -19,10 +19,16 @@ var searched = []Bounds{
 	{Name: "standalone, 2 attempts, a loss during the first", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway},
 	{Name: "standalone, 2 attempts, a second loss of one node during the first", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway,
 		Start: func(w *State) {
-			w.Nodes[0].Max, w.Nodes[0].Floor, w.Nodes[1].Max, w.Nodes[1].Floor, w.Nodes[2].Max, w.Nodes[2].Floor = jump, jump, jump, jump, jump, jump
+			for n := range w.Nodes[:3] {
+				w.Nodes[n].Servers[0].Max, w.Nodes[n].Servers[0].Floor = jump, jump
+			}
 		}},
 	{Name: "the log is restored, 1 attempt", Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
 	{Name: "the log is restored, 1 attempt, starts in efficiency", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "1 address moves, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Time: true, Fail: true},
+	{Name: "1 address moves back and forth, 1 attempt", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 2, Others: true},
+	{Name: "2 addresses move, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Time: true},
+	{Name: "standalone, 1 address moves, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "1 loss, 2 attempts that renew, timeouts",
 		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Renew: true},
 }
@@ -52,5 +58,10 @@ var walked = []Bounds{
 	{Name: "fleets of 3 of 5 nodes", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Fleets: []uint8{0b00111, 0b11100, 0b01110}, Changes: 3, Ranges: 9, Raise: true, Losses: 1, Moves: 1, Grants: 2, Renew: true},
 	{Name: "standalone", Nodes: 3, Attempts: 3, Standalone: true, Losses: 3, Former: true, Fail: true},
 	{Name: "standalone, 5 nodes", Nodes: 5, Attempts: 3, Standalone: true, Losses: 4, Former: true, Fail: true},
+	{Name: "3 addresses move", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 3, Back: 1, Ranges: 4, Losses: 1, Former: true, Fail: true, Renew: true, Late: true},
+	{Name: "3 addresses move, time closes sets", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 3, Ranges: 4, Losses: 1, Former: true, Fail: true, Renew: true, Late: true, Time: true},
+	{Name: "5 nodes, 4 addresses move", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 4, Back: 1, Ranges: 5, Losses: 1, Former: true, Fail: true, Renew: true, Late: true},
+	{Name: "addresses move, migrations and a restore", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 2, Ranges: 3, Losses: 1, Former: true, Moves: 2, Grants: 3, Restores: 1, Late: true, Others: true, Renew: true},
+	{Name: "standalone, 3 addresses move", Nodes: 3, Attempts: 3, Standalone: true, Replaced: 3, Losses: 1, Former: true, Fail: true},
 	{Name: "the log is restored", Nodes: 3, Attempts: 3, Mode: correctness, Ceiling: 4, Moves: 2, Grants: 3, Restores: 1, Losses: 1, Ranges: 2, Former: true, Late: true, Others: true},
 }

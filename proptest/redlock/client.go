@@ -4,15 +4,21 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// start starts an attempt: it sends the acquire to all nodes of the fleet.
-func (s *Search) start(w *State, a int, under topology) {
-	w.Attempts[a] = attempt{Started: true, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
+// start starts an attempt: it sends the acquire to the lives of a topology.
+func (s *Search) start(w *State, a int, index uint8) {
+	under := w.Topologies[index]
+	w.Attempts[a] = attempt{Started: true, Topology: index, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
 	if s.Broken == NewVersionOldPolicies {
 		w.Attempts[a].Version = w.Log.Version
 	}
 	for n := range s.Nodes {
-		if s.members(under.Fleet)>>n&1 == 1 {
-			w.Nodes[n].Exchanges[a].Acquire = sent
+		x := &w.Nodes[n].Exchanges[a]
+		switch {
+		case s.members(under.Fleet)>>n&1 == 0:
+		case w.Nodes[n].Topologies[index] != 0:
+			x.Acquire = sent
+		default: // no life votes
+			x.Acquire, x.Vote = done, quorum.Failed
 		}
 	}
 }
@@ -20,10 +26,28 @@ func (s *Search) start(w *State, a int, under topology) {
 // under returns the topology of an attempt.
 func (a *attempt) under() topology { return topology{a.Version, a.Fleet} }
 
-// arriveAcquire executes an acquire on a node.
-func (s *Search) arriveAcquire(w *State, a, n int) {
+// targets calls yield with the servers that a call under a topology may reach at a node:
+// the life that the topology names. Without lives it is any server to which a process
+// still has a connection.
+func (s *Search) targets(n *node, index uint8, yield func(server uint8)) {
+	named := n.Topologies[index]
+	if !s.Standalone && s.Broken != AttemptsByAddress && s.Broken != EmptyFromZero {
+		if named != 0 {
+			yield(uint8(named.server()))
+		}
+		return
+	}
+	for m := range n.Count {
+		if m == n.Current || !n.Servers[m].Gone {
+			yield(m)
+		}
+	}
+}
+
+// arriveAcquire executes an acquire on a server.
+func (s *Search) arriveAcquire(w *State, a, n int, m uint8) {
 	x := &w.Nodes[n].Exchanges[a]
-	says, t := s.run(w, acquire, a, n, w.Attempts[a].under(), 0)
+	says, t := s.run(w, acquire, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), 0)
 	if x.Acquire == sent {
 		x.Acquire, x.Answer, x.Token = answered, says, t
 	} else if !s.Copies {
@@ -31,10 +55,10 @@ func (s *Search) arriveAcquire(w *State, a, n int) {
 	}
 }
 
-// arriveRaise executes a raise on a node.
-func (s *Search) arriveRaise(w *State, a, n int) {
+// arriveRaise executes a raise on a server.
+func (s *Search) arriveRaise(w *State, a, n int, m uint8) {
 	x := &w.Nodes[n].Exchanges[a]
-	says, _ := s.run(w, raise, a, n, w.Attempts[a].under(), x.RaiseTo)
+	says, _ := s.run(w, raise, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), x.RaiseTo)
 	if x.Raise == sent {
 		x.Raise, x.RaiseOK = answered, says == quorum.Accepted
 	} else {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,10 +11,11 @@ import (
 func recovered(w *State) {
 	w.Log.Ceiling = 3 + jump
 	for n := range w.Nodes[:3] {
-		w.Nodes[n].Ceiling = 3 + jump
+		w.Nodes[n].Servers[0].Ceiling = 3 + jump
 	}
-	w.Nodes[0].Max, w.Nodes[0].Floor = 3, 3
-	w.Nodes[0].Range, w.Nodes[0].RangeVersion, w.Nodes[0].RangeFleet, w.Nodes[0].RangeFloor, w.Nodes[0].RangeCeiling = answered, 1, 1, 3, 3+jump
+	at := &w.Nodes[0].Servers[0]
+	at.Max, at.Floor = 3, 3
+	at.InitJoin, at.InitVersion, at.InitFleet, at.InitFloor, at.InitCeiling = 1, 1, 1, 3, 3+jump
 }
 
 // oldBackup is a state with a backup that is five ranges old and has the lock in
@@ -24,12 +26,22 @@ func oldBackup(w *State) {
 	w.Log.Version, w.Log.Ceiling = 5, 6*jump
 	w.Topologies[0].Version = 5
 	for n := range w.Nodes[:3] {
-		w.Nodes[n].Version, w.Nodes[n].Max, w.Nodes[n].Floor, w.Nodes[n].Ceiling = 5, 5*jump, 5*jump, 6*jump
+		at := &w.Nodes[n].Servers[0]
+		at.Version, at.Max, at.Floor, at.Ceiling = 5, 5*jump, 5*jump, 6*jump
 	}
 }
 
 // halfway: attempt A has the vote of node 0, gave up on node 2, and node 0 is lost.
-var halfway = []event{{startAttempt, 0, 0, 0}, {acquireArrives, 0, 0, 0}, {acquireAnswered, 0, 0, 0}, {giveUp, 0, 2, 0}, {nodeLost, 0, 0, 0}}
+var halfway = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireAnswered, 0, 0, 0, 0}, {giveUp, 0, 2, 0, 0}, {nodeLost, 0, 0, 0, 0}}
+
+// moved: the address of node 0 moves, and the log names the new life.
+var moved = []event{{addressMoves, 0, 0, 0, 0}, {joinNode, 0, 1, 0, 0}, {rangeAssigned, 0, 1, 0, 0}}
+
+// movedTwice: the address of node 0 moves again before the new life votes.
+var movedTwice = append(slices.Clone(moved), event{addressMoves, 0, 0, 0, 0}, event{joinNode, 0, 2, 0, 0}, event{rangeAssigned, 0, 2, 0, 0})
+
+// voted: attempt A has the vote of node 0, and attempt B starts.
+var voted = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireAnswered, 0, 0, 0, 0}, {startAttempt, 1, 0, 0, 0}}
 
 // controls are the rules of the protocol, each with bounds in which a search without the
 // rule finds a violation.
@@ -38,8 +50,8 @@ var controls = []Bounds{
 	{Name: "an emptied node votes from zero", Broken: EmptyFromZero, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1},
 	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1, Fail: true},
 	{Name: "init has an older version than the log, and ceilings arrive alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
-	{Name: "init does not compare the join nonce", Prefix: halfway, Broken: InitWithoutJoin, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
-	{Name: "a join nonce is reused", Prefix: halfway, Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "init does not compare the join nonce", Broken: InitWithoutJoin, Nodes: 1, Attempts: 2, Mode: efficiency, Ceiling: 3, Idle: true, Start: recovered},
+	{Name: "a join nonce is reused", Broken: JoinNonceTwice, Nodes: 1, Attempts: 2, Mode: efficiency, Ceiling: 3, Idle: true, Late: true, Start: recovered},
 	{Name: "one range is assigned twice", Prefix: halfway, Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
 	{Name: "a migration to correctness does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "a migration to efficiency does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
@@ -49,17 +61,19 @@ var controls = []Bounds{
 	{Name: "raise exceeds the ceiling, and the log is restored", Broken: RaisePastCeiling, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: func(w *State) {
 		oldBackup(w)
 		for n := range 2 { // the others are in their initial state
-			w.Nodes[n+1].Max, w.Nodes[n+1].Floor, w.Nodes[n+1].Ceiling = 0, 0, 1
+			at := &w.Nodes[n+1].Servers[0]
+			at.Max, at.Floor, at.Ceiling = 0, 0, 1
 		}
 	}},
 	{Name: "a newer version is used with older policies", Broken: NewVersionOldPolicies, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "standalone recovery does not jump", Prefix: halfway, Broken: NoJump, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true},
 	{Name: "standalone recovery does not reserve its floor", Prefix: halfway, Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
-		w.Nodes[0].Max, w.Nodes[0].Floor = jump, jump // recovered before
+		w.Nodes[0].Servers[0].Max, w.Nodes[0].Servers[0].Floor = jump, jump // recovered before
 	}},
 	{Name: "evidence is older than the last recovery", Broken: OldEvidence, Nodes: 1, Attempts: 2, Standalone: true, Former: true, Losses: 2},
 	{Name: "nodes vote for any fleet", Broken: OverlappingFleets, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fleets: []uint8{0b111, 0b001}, Start: func(w *State) {
 		w.Topologies[1] = topology{1, 2} // a process with another fleet
+		w.Nodes[0].Topologies[1] = lifeOf(0, 1)
 	}},
 	{Name: "a fleet is served while it changes", Broken: FleetServedWhileChanging, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 1, Ranges: 1},
 	{Name: "a fleet that is set again continues from its old floor", Broken: FleetFloorBehind, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 2, Raise: true},
@@ -69,7 +83,7 @@ var controls = []Bounds{
 		w.Left.Backups = 0
 		w.Log.Version, w.Topologies[0].Version = 5+jump, 5+jump // of the previously restored log
 		for n := range w.Nodes[:3] {
-			w.Nodes[n].Version = 4 + jump
+			w.Nodes[n].Servers[0].Version = 4 + jump
 		}
 	}},
 	{Name: "a restored log grants in correctness mode before it has reconciled", Broken: RestoreServesCorrectness, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
@@ -77,8 +91,22 @@ var controls = []Bounds{
 		oldBackup(w)
 		w.Top = 5*jump + 1
 		w.Log = register{Version: 1 + jump, Mode: efficiency, Ceiling: 1, Last: 1 + jump, Fleet: 1, Restored: true}
-		w.Nodes[0], w.Nodes[1] = node{}, node{}
+		for n := range w.Nodes[:3] {
+			w.Nodes[n].Log = member{}
+		}
+		w.Nodes[0].Servers[0], w.Nodes[1].Servers[0] = server{}, server{}
 	}},
+	{Name: "attempts go to addresses instead of lives", Broken: AttemptsByAddress, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Ranges: 1, Replaced: 1, Fail: true},
+	{Name: "an init does not wait for the old lives", Broken: InitBeforeClosing, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
+	{Name: "the new life counts among those that have the version", Broken: NewLifeCounts, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
+	{Name: "a new life starts from the largest counter that it hears of", Broken: EmptyFromOthers, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Replaced: 1, Ranges: 1, Fail: true},
+	{Name: "only the last set of lives is closed", Broken: CloseLastSet, Prefix: movedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Fail: true},
+	{Name: "a life that does not vote yet counts as refusing", Broken: UnbornRefuses, Prefix: movedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Fail: true},
+	{Name: "time closes a set while a process uses an old connection", Broken: TimeWithoutChecks, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Time: true, Fail: true},
+	{Name: "an address moves back after time closed a set", Broken: BackAfterTime, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 1, Time: true, Fail: true},
+	{Name: "a server starts with a copy of the data of a living one", Broken: CopiedData, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
+	{Name: "standalone recovery does not wait for old connections", Broken: NoQuarantine, Prefix: moved[:2], Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
+	{Name: "standalone recovery chooses its floor before the quarantine ends", Broken: FloorBeforeQuarantine, Prefix: append(voted, moved[:2]...), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: oldBackup},
 }
 

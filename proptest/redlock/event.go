@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // kind is the kind of an event.
@@ -37,12 +38,20 @@ const (
 	reconciled
 	reportTo
 	reserveAt
+	addressMoves
+	addressMovesBack
+	initSent
+	setClosed
+	timeClosesSets
+	quarantineEnds
+	fleetForced
 )
 
-// event is one step. A is an attempt or a node, B a node, C a parameter.
+// event is one step. Of an attempt: A is the attempt, B the node, C its server, D a
+// topology. Of a node: A is the node, B its server, C and D parameters.
 type event struct {
-	Kind    kind
-	A, B, C uint8
+	Kind       kind
+	A, B, C, D uint8
 }
 
 // events calls yield with every possible next event. Some may have no effect.
@@ -51,7 +60,7 @@ func (s *Search) events(w *State, yield func(event)) {
 		if !w.Attempts[a].Started {
 			for i, t := range w.Topologies {
 				if t.Version != 0 {
-					yield(event{startAttempt, uint8(a), 0, uint8(i)})
+					yield(event{startAttempt, uint8(a), 0, uint8(i), 0})
 				}
 			}
 			break // attempts are interchangeable, so they start in order
@@ -60,12 +69,16 @@ func (s *Search) events(w *State, yield func(event)) {
 			s.attemptEvents(w, uint8(a), uint8(n), yield)
 		}
 	}
-	for n := range s.Nodes {
-		s.nodeEvents(w, uint8(n), yield)
-		if s.Standalone {
-			s.standaloneEvents(w, uint8(n), yield)
-		} else {
-			s.keeperEvents(w, uint8(n), yield)
+	for n := range uint8(s.Nodes) {
+		s.nodeEvents(w, n, yield)
+		for m := range w.Nodes[n].Count {
+			switch {
+			case w.Nodes[n].Servers[m].Gone:
+			case s.Standalone:
+				s.standaloneEvents(w, n, m, yield)
+			default:
+				s.keeperEvents(w, n, m, yield)
+			}
 		}
 	}
 	if !s.Standalone {
@@ -74,200 +87,257 @@ func (s *Search) events(w *State, yield func(event)) {
 }
 
 func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
-	at, x := &w.Attempts[a], &w.Nodes[n].Exchanges[a]
-	if x.Acquire == sent || x.Acquire == abandoned {
-		yield(event{acquireArrives, a, n, 0})
-	}
+	at, to, x := &w.Attempts[a], &w.Nodes[n], &w.Nodes[n].Exchanges[a]
+	s.targets(to, at.Topology, func(m uint8) {
+		if x.Acquire == sent || x.Acquire == abandoned {
+			yield(event{acquireArrives, a, n, m, 0})
+		}
+		if x.Raise == sent || x.Raise == abandoned {
+			yield(event{raiseArrives, a, n, m, 0})
+		}
+		if at.Outcome == quorum.Granted && to.Servers[m].Lock == a+1 {
+			yield(event{lateRaise, a, n, m, 0})
+		}
+	})
 	if x.Acquire == answered {
-		yield(event{acquireAnswered, a, n, 0})
+		yield(event{acquireAnswered, a, n, 0, 0})
 	}
 	if s.Fail && (x.Acquire == sent || x.Acquire == answered) {
-		yield(event{giveUp, a, n, 0})
-	}
-	if x.Raise == sent || x.Raise == abandoned {
-		yield(event{raiseArrives, a, n, 0})
+		yield(event{giveUp, a, n, 0, 0})
 	}
 	if x.Raise == answered {
-		yield(event{raiseAnswered, a, n, 0})
+		yield(event{raiseAnswered, a, n, 0, 0})
 	}
-	if at.Outcome != quorum.Granted {
+	if !s.Renew || at.Outcome != quorum.Granted {
 		return
 	}
-	if w.Nodes[n].Lock == a+1 {
-		yield(event{lateRaise, a, n, 0})
-	}
 	for i, t := range w.Topologies {
-		if s.Renew && t.Version != 0 && s.members(t.Fleet)>>n&1 == 1 {
-			yield(event{renewArrives, a, n, uint8(i)})
+		if t.Version != 0 && s.members(t.Fleet)>>n&1 == 1 {
+			s.targets(to, uint8(i), func(m uint8) { yield(event{renewArrives, a, n, m, uint8(i)}) })
 		}
 	}
 }
 
 func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
-	at := &w.Nodes[n]
-	if at.Lock != 0 {
-		yield(event{lockEnds, n, 0, 0})
-	} else if s.Idle && at.Last != 0 {
-		yield(event{recordDropped, n, 0, 0})
-	}
-	if w.Left.Losses > 0 && (at.Version != 0 || at.Join || at.Former) {
-		yield(event{nodeLost, n, 0, uint8(nothing)})
-		if s.Former && (at.Version != 0 || at.Former) {
-			yield(event{nodeLost, n, 0, uint8(all)})
+	node := &w.Nodes[n]
+	for m := range node.Count {
+		if at := &node.Servers[m]; at.Lock != 0 {
+			yield(event{lockEnds, n, m, 0, 0})
+		} else if s.Idle && at.Last != 0 {
+			yield(event{recordDropped, n, m, 0, 0})
 		}
-		if s.Former && s.Standalone && at.Version != 0 && at.Max != at.Floor {
-			yield(event{nodeLost, n, 0, uint8(early)})
-		}
-		if s.Broken == OldEvidence && at.Version != 0 {
-			yield(event{nodeLost, n, 0, uint8(old)})
+		if w.Left.Back > 0 && m != node.Current && !node.Servers[m].Gone {
+			yield(event{addressMovesBack, n, m, 0, 0})
 		}
 	}
-}
-
-func (s *Search) standaloneEvents(w *State, n uint8, yield func(event)) {
-	at := &w.Nodes[n]
-	if at.Version != 0 {
-		return
+	at := node.current()
+	used := at.Version != 0 || at.Join != 0 || at.Former
+	if w.Left.Replaced > 0 && used && node.Count < maxServers {
+		yield(event{addressMoves, n, 0, 0, 0})
 	}
-	if !at.Join {
-		yield(event{joinNode, n, 0, 0})
-		return
-	}
-	for m := range uint8(s.Nodes) {
-		if !at.Decided && at.Reporters>>m&1 == 0 {
-			yield(event{reportTo, n, m, 0})
-		}
-		if at.Decided && at.Reservers>>m&1 == 0 && s.Broken != NoReserve {
-			yield(event{reserveAt, n, m, 0})
-		}
-	}
-	if s.ready(w, int(n)) {
-		yield(event{initArrives, n, 0, 0})
+	if w.Left.Losses > 0 && used && (s.Standalone || node.Count < maxServers) {
+		s.lossEvents(at, n, yield)
 	}
 }
 
-func (s *Search) keeperEvents(w *State, n uint8, yield func(event)) {
-	at, l := &w.Nodes[n], &w.Log
-	reconciling := l.Restored && !l.Reconciled
-	if s.members(l.Fleet)>>n&1 == 1 {
-		allowed := !reconciling || s.Broken == RestoreRecoversFirst
-		if (w.Left.Ranges > 0 || s.Broken == JoinNonceTwice) && allowed && at.Range != sent {
-			yield(event{joinNode, n, 0, 0})
-		}
-		if reconciling {
-			yield(event{nodeReportsForReconcile, n, 0, 0})
-		} else if l.changing() {
-			yield(event{nodeReports, n, 0, 0})
+// lossEvents yields the restarts of a server with each kind of surviving data.
+func (s *Search) lossEvents(at *server, n uint8, yield func(event)) {
+	yield(event{nodeLost, n, 0, uint8(nothing), 0})
+	if s.Former && (at.Version != 0 || at.Former) {
+		yield(event{nodeLost, n, 0, uint8(all), 0})
+	}
+	if s.Former && s.Standalone && at.Version != 0 && at.Max != at.Floor {
+		yield(event{nodeLost, n, 0, uint8(early), 0})
+	}
+	if s.Broken == OldEvidence && at.Version != 0 {
+		yield(event{nodeLost, n, 0, uint8(old), 0})
+	}
+}
+
+// keeperEvents yields the steps of the leader with a server. Its connection to a server
+// may be as old as any other.
+func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
+	at, l := &w.Nodes[n].Servers[m], &w.Log
+	allowed := !l.reconciling() || s.Broken == RestoreRecoversFirst
+	member := s.members(l.Fleet)>>n&1 == 1
+	if l.reconciling() && member && m == w.Nodes[n].Current {
+		yield(event{nodeReportsForReconcile, n, 0, 0, 0})
+	}
+	if l.changing() && member {
+		yield(event{nodeReports, n, m, 0, 0})
+	}
+	if at.InitJoin != 0 {
+		yield(event{initArrives, n, m, 0, 0})
+	}
+	if allowed && member && (w.Left.Ranges > 0 || w.Nodes[n].Log.Version != 0 || s.Broken == JoinNonceTwice) {
+		s.recoverEvents(w, n, m, yield)
+	}
+	if at.Version == 0 {
+		return
+	}
+	if !l.reconciling() {
+		yield(event{advanceArrives, n, m, 0, 0})
+		if s.Raise && w.Left.Ranges > 0 {
+			yield(event{ceilingRaised, n, m, 0, 0})
 		}
 	}
-	if at.Range == sent && w.Left.Ranges > 0 && (!reconciling || s.Broken == RestoreRecoversFirst) {
-		yield(event{rangeAssigned, n, 0, 0})
+	if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 && w.Nodes[n].Log.Life.server() == int(m) {
+		yield(event{otherCall, n, m, 0, 0})
 	}
-	if at.Range == answered {
-		yield(event{initArrives, n, 0, 0})
+	if s.Late {
+		yield(event{advanceArrives, n, m, 1, 0})
 	}
-	if at.Version != 0 {
-		if !reconciling {
-			yield(event{advanceArrives, n, 0, 0})
-		}
-		if s.Raise && w.Left.Ranges > 0 && !reconciling {
-			yield(event{ceilingRaised, n, 0, 0})
-		}
-		if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 {
-			yield(event{otherCall, n, 0, 0})
-		}
-		if s.Late {
-			yield(event{advanceArrives, n, 0, 1})
-		}
-		if s.Broken == InitOldVersion {
-			yield(event{advanceArrives, n, 0, 2})
-		}
+	if s.Broken == InitOldVersion {
+		yield(event{advanceArrives, n, m, 2, 0})
+	}
+}
+
+// recoverEvents yields the steps of the leader that make a server a voter.
+func (s *Search) recoverEvents(w *State, n, m uint8, yield func(event)) {
+	at, r := &w.Nodes[n].Servers[m], &w.Nodes[n].Log
+	needed := s.next(w, int(n), int(m)) == recovery.Recover || s.Late
+	if !needed {
+		return
+	}
+	assigned := at.Join != 0 && r.Version != 0 && r.Life == lifeOf(int(m), at.Join)
+	if (at.Join == 0 || s.Late && assigned) && (w.Left.Ranges > 0 && int(at.Joins) < len(joins)-1 || s.Broken == JoinNonceTwice) {
+		yield(event{joinNode, n, m, 0, 0})
+	}
+	if at.Join != 0 && !assigned && w.Left.Ranges > 0 {
+		yield(event{rangeAssigned, n, m, 0, 0})
+	}
+	if assigned {
+		yield(event{initSent, n, m, 0, 0})
 	}
 }
 
 func (s *Search) logEvents(w *State, yield func(event)) {
 	l := &w.Log
-	reconciling := l.Restored && !l.Reconciled
+	reconciling := l.reconciling()
 	if w.Left.Moves > 0 && !l.changing() && !reconciling {
-		yield(event{moveBegins, 0, 0, 0})
+		yield(event{moveBegins, 0, 0, 0, 0})
 	}
 	if w.Left.Aborts > 0 && l.Next != none && !l.Reconciled {
-		yield(event{moveAborted, 0, 0, 0})
+		yield(event{moveAborted, 0, 0, 0, 0})
 	}
 	if w.Left.Fleets > 0 && !l.changing() && !reconciling {
-		yield(event{fleetChanges, 0, 0, 0})
+		yield(event{fleetChanges, 0, 0, 0, 0})
 	}
 	if l.changing() && !reconciling && s.met(w) {
-		yield(event{changeFinished, 0, 0, 0})
+		yield(event{changeFinished, 0, 0, 0, 0})
 	}
 	if w.Left.Grants > 0 && s.served(l) {
-		yield(event{correctnessGrant, 0, 0, 0})
+		yield(event{correctnessGrant, 0, 0, 0, 0})
 	}
 	if w.Left.Backups > 0 && !l.Restored {
-		yield(event{backup, 0, 0, 0})
+		yield(event{backup, 0, 0, 0, 0})
 	}
 	if w.Left.Restores > 0 && w.Left.Backups == 0 {
-		yield(event{restored, 0, 0, 0})
+		yield(event{restored, 0, 0, 0, 0})
 	}
 	if reconciling {
-		yield(event{reconciled, 0, 0, 0})
+		yield(event{reconciled, 0, 0, 0, 0})
+		if w.ReportedSuccessor != 0 {
+			yield(event{fleetForced, 0, 0, 0, 0})
+		}
+	}
+	if w.Open[0] != 0 {
+		yield(event{setClosed, 0, 0, 0, 0})
+		if s.Time {
+			yield(event{timeClosesSets, 0, 0, 0, 0})
+		}
 	}
 }
 
 // apply executes an event. It returns false if the event has no effect.
 func (s *Search) apply(w *State, e event) (bool, error) {
-	a, n := int(e.A), int(e.A)
 	switch e.Kind {
 	case startAttempt:
-		s.start(w, a, w.Topologies[e.C])
+		s.start(w, int(e.A), e.C)
+		return true, nil
 	case acquireArrives:
-		s.arriveAcquire(w, a, int(e.B))
+		s.arriveAcquire(w, int(e.A), int(e.B), e.C)
+		return true, nil
 	case raiseArrives:
-		s.arriveRaise(w, a, int(e.B))
+		s.arriveRaise(w, int(e.A), int(e.B), e.C)
+		return true, nil
 	case acquireAnswered, giveUp, raiseAnswered:
-		return true, s.answer(w, a, int(e.B), e.Kind)
+		return true, s.answer(w, int(e.A), int(e.B), e.Kind)
 	case lateRaise, renewArrives:
-		was, op, under := w.Nodes[e.B], raise, w.Attempts[a].under()
+		to, op, under := &w.Nodes[e.B].Servers[e.C], raise, w.Attempts[e.A].under()
 		if e.Kind == renewArrives {
-			op, under = renew, w.Topologies[e.C]
+			op, under = renew, w.Topologies[e.D]
 		}
-		s.run(w, op, a, int(e.B), under, w.Attempts[a].Token)
-		return was != w.Nodes[e.B], nil
+		was := *to
+		s.run(w, op, int(e.A), to, under, w.Attempts[e.A].Token)
+		return was != *to, nil
+	}
+	if s.Standalone {
+		if changed, ok := s.applyStandalone(w, e); ok {
+			return changed, nil
+		}
+	}
+	return s.applyNode(w, e)
+}
+
+// applyStandalone executes an event of a recovery without a log.
+func (s *Search) applyStandalone(w *State, e event) (changed, ok bool) {
+	switch to := &w.Nodes[e.A].Servers[e.B]; e.Kind {
+	case joinNode:
+		s.joinStandalone(to)
+	case initArrives:
+		s.initStandalone(to)
+	case reportTo:
+		return s.reportTo(w, to, int(e.C), int(e.D)), true
+	case reserveAt:
+		return s.reserve(w, to, int(e.C), int(e.D)), true
+	case quarantineEnds:
+		s.disconnect(w)
+		to.Waited = !to.Gone
+	default:
+		return false, false
+	}
+	return true, true
+}
+
+// applyNode executes an event of a node, or of the leader with a node.
+func (s *Search) applyNode(w *State, e event) (bool, error) {
+	n, m, to := int(e.A), int(e.B), &w.Nodes[e.A].Servers[e.B]
+	switch e.Kind {
 	case lockEnds:
-		w.Nodes[n].Lock = 0
+		to.Lock = 0
 	case recordDropped:
-		w.Nodes[n].Last = 0
+		to.Last = 0
 	case nodeLost:
 		w.Left.Losses--
 		s.lose(w, n, evidence(e.C))
+	case addressMoves:
+		s.replace(w, n)
+	case addressMovesBack:
+		w.Left.Back--
+		w.Nodes[n].Current = e.B
 	case joinNode:
-		if s.Standalone {
-			s.joinStandalone(w, n)
-			return true, nil
-		}
-		return s.join(w, n), nil
+		return s.join(w, to), nil
 	case rangeAssigned:
-		s.assign(w, n)
+		return s.assign(w, n, m), nil
+	case initSent:
+		return s.sendInit(w, n, m), nil
 	case initArrives:
-		if s.Standalone {
-			s.initStandalone(w, n)
-			return true, nil
-		}
-		return s.arriveInit(w, n), nil
+		return s.arriveInit(to), nil
 	case advanceArrives:
 		switch e.C {
 		case 1:
-			return s.advance(w, n, &w.Earlier), nil
+			return s.advance(w, to, &w.Earlier), nil
 		case 2: // the ceiling alone
-			return s.advance(w, n, &register{Version: w.Nodes[n].Version, Fleet: w.Log.Fleet, Ceiling: w.Log.Ceiling}), nil
+			return s.advance(w, to, &register{Version: to.Version, Fleet: w.Log.Fleet, Ceiling: w.Log.Ceiling}), nil
 		}
-		return s.advance(w, n, &w.Log), nil
+		return s.advance(w, to, &w.Log), nil
 	case otherCall:
-		w.Nodes[n].Version = w.Log.Version
-	case reportTo:
-		return s.reportTo(w, n, int(e.B)), nil
-	case reserveAt:
-		return s.reserve(w, n, int(e.B)), nil
+		to.Version = w.Log.Version
+	case nodeReports:
+		return s.report(w, n, m), nil
+	case ceilingRaised:
+		return s.raiseCeiling(w, n, m), nil
 	default:
 		return s.applyLog(w, e)
 	}
@@ -277,12 +347,14 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 // applyLog executes an event of the log.
 func (s *Search) applyLog(w *State, e event) (bool, error) {
 	switch e.Kind {
-	case nodeReports:
-		return s.report(w, int(e.A)), nil
 	case nodeReportsForReconcile:
 		return s.reportForReconcile(w, int(e.A)), nil
-	case ceilingRaised:
-		return s.raiseCeiling(w, int(e.A)), nil
+	case setClosed:
+		return s.closeSets(w), nil
+	case timeClosesSets:
+		return s.timeCloses(w), nil
+	case fleetForced:
+		s.force(w)
 	case moveBegins:
 		s.move(w)
 	case moveAborted:

@@ -5,9 +5,19 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// goal returns the state that every node should reach.
-func (r *register) goal() recovery.Goal {
-	return recovery.Goal{Version: uint64(r.Version), Fleet: fleetNames[r.Fleet], Floor: large(r.Floor), Ceiling: large(r.Ceiling)}
+// goal returns the state that every node should reach, for the given nodes of the fleet.
+func (s *Search) goal(w *State, from *register, nodes ...int) recovery.Goal {
+	g := recovery.Goal{Version: uint64(from.Version), Fleet: fleetNames[from.Fleet], Floor: large(from.Floor), Ceiling: large(from.Ceiling),
+		Successor: fleetNames[from.NextFleet]}
+	for _, n := range nodes {
+		g.Lives = append(g.Lives, lifeNames[w.Nodes[n].Log.Life])
+	}
+	return g
+}
+
+// next returns the leader's next step for a server that a node leads it to.
+func (s *Search) next(w *State, n, m int) recovery.Step {
+	return s.goal(w, &w.Log, n).Next(0, w.Nodes[n].report(m))
 }
 
 // commit makes a new version of the log. It discards reports on the previous version and
@@ -16,10 +26,16 @@ func (s *Search) commit(w *State, change func(*register)) {
 	w.Earlier = w.Log
 	change(&w.Log)
 	w.Log.Version++
-	for n := range s.Nodes {
-		w.Nodes[n].Reached = false
-	}
+	s.forgetReached(w)
 	s.publish(w)
+}
+
+func (s *Search) forgetReached(w *State) {
+	for n := range s.Nodes {
+		for m := range w.Nodes[n].Count {
+			w.Nodes[n].Servers[m].Reached = false
+		}
+	}
 }
 
 // publish adds the log's topology to those that clients may have.
@@ -29,60 +45,103 @@ func (s *Search) publish(w *State) {
 	if l.Mode != efficiency || l.Next != none || !l.Ready || changing {
 		return
 	}
-	for i := range w.Topologies {
-		if t := &w.Topologies[i]; t.Version == 0 || *t == (topology{l.Version, l.Fleet}) {
-			*t = topology{l.Version, l.Fleet}
-			return
-		}
+	at := s.place(w, topology{l.Version, l.Fleet})
+	if at < 0 {
+		return
 	}
-	panic("too many topologies: reduce the bounds of the search")
+	w.Topologies[at] = topology{l.Version, l.Fleet}
+	for n := range s.Nodes {
+		w.Nodes[n].Topologies[at] = w.Nodes[n].Log.Life
+	}
 }
 
-// join puts a join nonce on a node that is not a voter of the log's fleet.
-func (s *Search) join(w *State, n int) bool {
-	to := &w.Nodes[n]
+// place returns the place of a topology: its own, a free one, or that of the oldest one
+// that no attempt uses. It is -1 if there is none: no client ever hears of the topology.
+func (s *Search) place(w *State, added topology) int {
+	oldest := -1
+	for i, t := range w.Topologies {
+		if t.Version == 0 || t == added {
+			return i
+		}
+		used := false
+		for _, a := range w.Attempts {
+			used = used || a.Started && int(a.Topology) == i
+		}
+		if !used && (oldest < 0 || t.Version < w.Topologies[oldest].Version) {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+// join puts a fresh join nonce on a server that the leader is connected to.
+func (s *Search) join(w *State, to *server) bool {
 	s.load(to)
-	s.state.Join = ""
-	if s.state.PutJoin(0, "join", uint64(w.Log.Version), fleetNames[w.Log.Fleet], 0) != redisnode.Accepted {
+	nonce := to.Joins + 1
+	if s.Broken == JoinNonceTwice {
+		nonce = 1
+	}
+	if s.state.PutJoin(0, joins[nonce], uint64(w.Log.Version), fleetNames[w.Log.Fleet], 0, true) != redisnode.Accepted {
 		return false
 	}
 	s.store(to)
-	if s.Broken == JoinNonceTwice && to.Range == answered { // with its range
-		return true
+	to.Joins = nonce
+	if s.Broken != JoinNonceTwice { // an init with another nonce has no effect any more
+		to.dropInit()
 	}
-	to.Range, to.RangeVersion, to.RangeFleet, to.RangeFloor, to.RangeCeiling = sent, w.Log.Version, w.Log.Fleet, 0, 0
 	return true
 }
 
-// assign is the log entry that assigns a range to the join nonce.
-func (s *Search) assign(w *State, n int) {
+func (to *server) dropInit() {
+	to.InitJoin, to.InitVersion, to.InitFleet, to.InitFloor, to.InitCeiling = 0, 0, 0, 0, 0
+}
+
+// assign is the log entry that names the life of a server and its join nonce, and assigns
+// a range to it.
+func (s *Search) assign(w *State, n, m int) bool {
 	to := &w.Nodes[n]
-	to.Range, to.RangeVersion = answered, w.Log.Version
-	to.RangeFloor = w.Log.Ceiling
-	switch s.Broken {
-	case InitOldVersion:
-		to.RangeVersion = max(1, w.Log.Version-1)
-	case EmptyFromOthers:
-		to.RangeFloor = 0
-		for _, other := range w.Nodes[:s.Nodes] {
-			to.RangeFloor = max(to.RangeFloor, other.Max)
-		}
-		to.RangeCeiling = w.Log.Ceiling
-		w.Left.Ranges--
-		return
-	case RangeTwice:
-		to.RangeFloor, to.RangeCeiling = w.Log.Ceiling-jump, w.Log.Ceiling
-		w.Left.Ranges--
-		return
+	named := lifeOf(m, to.Servers[m].Join)
+	if to.Log.Life == named && to.Log.Version != 0 || !s.open(w) {
+		return false
 	}
-	w.Log.Ceiling += jump
-	to.RangeCeiling = w.Log.Ceiling
+	top := token(0)
+	for i := range s.Nodes {
+		for o := range w.Nodes[i].Count {
+			top = max(top, w.Nodes[i].Servers[o].Max)
+		}
+	}
+	s.commit(w, func(l *register) {
+		to.Log = member{Life: named, Version: l.Version + 1, Floor: l.Ceiling, Ceiling: l.Ceiling + jump}
+		switch s.Broken {
+		case EmptyFromOthers:
+			to.Log.Floor, to.Log.Ceiling = top, l.Ceiling
+		case RangeTwice:
+			to.Log.Floor, to.Log.Ceiling = l.Ceiling-jump, l.Ceiling
+		}
+		l.Ceiling = to.Log.Ceiling
+	})
 	w.Left.Ranges--
+	return true
+}
+
+// sendInit sends the range to the server, when the older sets of lives are closed.
+func (s *Search) sendInit(w *State, n, m int) bool {
+	to, r := &w.Nodes[n].Servers[m], &w.Nodes[n].Log
+	if r.Version == 0 || r.Life != lifeOf(m, to.Join) || !s.mayInit(w, r.Version) {
+		return false
+	}
+	was := *to
+	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, r.Ceiling
+	to.InitVersion = max(r.Version, w.Log.Version)
+	if s.Broken == InitOldVersion {
+		to.InitVersion = max(1, r.Version-1)
+	}
+	return *to != was
 }
 
 // raiseCeiling raises the log's ceiling if a node reports that it approaches it.
-func (s *Search) raiseCeiling(w *State, n int) bool {
-	to, needed := w.Log.goal().RaiseCeiling([]recovery.Report{w.Nodes[n].report()})
+func (s *Search) raiseCeiling(w *State, n, m int) bool {
+	to, needed := s.goal(w, &w.Log).RaiseCeiling([]recovery.Report{w.Nodes[n].report(m)})
 	if needed {
 		w.Log.Ceiling = max(w.Log.Ceiling, small(to))
 		w.Left.Ranges--
@@ -90,44 +149,49 @@ func (s *Search) raiseCeiling(w *State, n int) bool {
 	return needed
 }
 
-// arriveInit makes a node a voter if it has the join nonce.
-func (s *Search) arriveInit(w *State, n int) bool {
-	to := &w.Nodes[n]
+// arriveInit makes a server a voter if it has the join nonce.
+func (s *Search) arriveInit(to *server) bool {
 	s.load(to)
-	if s.Broken == InitWithoutJoin && to.Version == 0 {
-		s.state.Join = "join"
+	if s.Broken == InitWithoutJoin {
+		s.state.Join = joins[to.InitJoin]
 	}
-	r := redisnode.Range{Join: "join", Version: uint64(to.RangeVersion), Fleet: fleetNames[to.RangeFleet], Floor: large(to.RangeFloor), Ceiling: large(to.RangeCeiling)}
+	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet], Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling)}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
 	}
-	s.store(to) // a voter of another fleet keeps the records of its locks
-	to.Former, to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = false, 0, 0, 0, 0
+	s.store(to) // a voter keeps the records of its locks
+	to.forget()
 	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
-		to.Range, to.RangeVersion, to.RangeFleet, to.RangeFloor, to.RangeCeiling = unsent, 0, 0, 0, 0
+		to.dropInit()
 	}
 	return true
 }
 
-// advance brings a node to the goal of a log.
-func (s *Search) advance(w *State, n int, from *register) bool {
+// forget removes the state of the former life, which an init does.
+func (to *server) forget() {
+	to.Former, to.FormerServer, to.FormerFleet, to.FormerSuccessor = false, 0, 0, 0
+	to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = 0, 0, 0, 0
+}
+
+// advance brings a server to the goal of a log.
+func (s *Search) advance(w *State, to *server, from *register) bool {
 	if from.Version == 0 {
 		return false
 	}
-	to, g := &w.Nodes[n], from.goal()
+	g := s.goal(w, from)
 	was := *to
 	s.load(to)
-	if s.state.Advance(g.Version, g.Fleet, g.Floor, g.Ceiling) != redisnode.Accepted {
+	if s.state.Advance(g.Version, g.Fleet, g.Floor, g.Ceiling, g.Successor) != redisnode.Accepted {
 		return false
 	}
 	s.store(to)
 	return *to != was
 }
 
-// report records that a node has reached the goal.
-func (s *Search) report(w *State, n int) bool {
-	to := &w.Nodes[n]
-	if to.Reached || !w.Log.goal().Met([]recovery.Report{to.report()}) {
+// report records that a server has reached the goal.
+func (s *Search) report(w *State, n, m int) bool {
+	to := &w.Nodes[n].Servers[m]
+	if to.Reached || !s.goal(w, &w.Log, n).Met([]recovery.Report{w.Nodes[n].report(m)}) {
 		return false
 	}
 	to.Reached = true
@@ -136,16 +200,18 @@ func (s *Search) report(w *State, n int) bool {
 
 // met reports whether a quorum has reached the log's goal.
 func (s *Search) met(w *State) bool {
-	g := w.Log.goal()
+	var all [maxNodes]int
+	nodes, some := all[:0], false
 	reports := make([]recovery.Report, 0, maxNodes)
-	some := false
 	for n := range s.Nodes {
 		if s.members(w.Log.Fleet)>>n&1 == 0 {
 			continue
 		}
+		nodes = append(nodes, n)
 		var r recovery.Report
-		if w.Nodes[n].Reached {
-			r, some = recovery.Report{Reached: true, Live: &recovery.State{Version: g.Version, Fleet: g.Fleet, Floor: g.Floor}}, true
+		if named := w.Nodes[n].Log.Life; named != 0 && w.Nodes[n].Servers[named.server()].Reached {
+			r, some = recovery.Report{Reached: true, Server: serverNames[named.server()+1], Live: &recovery.State{Join: joins[named.join()],
+				Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Floor: large(w.Log.Floor)}}, true
 		}
 		reports = append(reports, r)
 	}
@@ -155,7 +221,7 @@ func (s *Search) met(w *State) bool {
 	case s.Broken == FloorOnAFew && some:
 		return true
 	}
-	return g.Met(reports)
+	return s.goal(w, &w.Log, nodes...).Met(reports)
 }
 
 // move begins a migration of the lock to the other mode.
@@ -180,8 +246,16 @@ func (s *Search) finish(w *State) {
 			l.Ready, l.Restored, l.Reconciled = true, false, false
 		case l.NextFleet != 0:
 			l.Fleet, l.NextFleet = l.NextFleet, 0
-			if s.Broken != FleetFloorBehind { // former members of this fleet still have its state
-				l.Floor, l.Ready, l.Reconciled = l.Ceiling, false, true
+			s.clearLives(w)
+			floor := l.Floor
+			l.Floor, l.Ready = l.Ceiling, false
+			if s.Broken == FleetFloorBehind { // former members of this fleet still have its state
+				l.Floor, l.Ready = floor, true
+				for n := range s.Nodes {
+					if at := &w.Nodes[n]; at.current().Fleet == l.Fleet {
+						at.Log.Life = lifeOf(int(at.Current), at.current().Initialised)
+					}
+				}
 			}
 		case l.Next == correctness:
 			l.Mode, l.Next = correctness, none
@@ -198,6 +272,10 @@ func (s *Search) finish(w *State) {
 func (r *register) changing() bool {
 	return r.Next != none || r.NextFleet != 0 || r.Reconciled
 }
+
+// reconciling reports whether the log waits for the reports of the nodes of a fleet that
+// it may not know: it was restored, or the fleet is new.
+func (r *register) reconciling() bool { return !r.Ready && !r.Reconciled }
 
 // changeFleet begins a change to the next fleet.
 func (s *Search) changeFleet(w *State) {
@@ -220,71 +298,4 @@ func (s *Search) grant(w *State) error {
 // served reports whether the lock may be granted in correctness mode.
 func (s *Search) served(l *register) bool {
 	return l.Mode == correctness && l.Next == none && (!l.Restored || s.Broken == RestoreServesCorrectness)
-}
-
-// restore restores the log from the backup.
-func (s *Search) restore(w *State) {
-	w.Earlier, w.Log = w.Log, w.Saved
-	w.Left.Restores--
-	l := &w.Log
-	l.Ready, l.Restored, l.Reconciled = false, true, false
-	l.Last = max(l.Last, l.Ceiling) + jump
-	if s.Broken != RestoreVersionBehind {
-		l.Version += jump
-	}
-	for n := range s.Nodes {
-		w.Nodes[n].Reached, w.Nodes[n].Reported = false, false
-	}
-	w.ReportedVersion, w.ReportedCeiling = topology{}, 0
-	if s.Broken == RestoreWithoutReconcile {
-		l.Ready, l.Restored = true, false
-		s.publish(w)
-	}
-}
-
-// reportForReconcile records the report of a node for a reconciliation.
-func (s *Search) reportForReconcile(w *State, n int) bool {
-	to := &w.Nodes[n]
-	version, ceiling, ok := recovery.Reconcile([]recovery.Report{to.report()}, false)
-	if to.Reported || !ok {
-		return false
-	}
-	to.Reported = true
-	w.ReportedVersion.Version = max(w.ReportedVersion.Version, uint8(version))
-	w.ReportedCeiling = max(w.ReportedCeiling, small(ceiling))
-	return true
-}
-
-// reconcile moves the log past the reports of a quorum.
-func (s *Search) reconcile(w *State) bool {
-	var reports []recovery.Report
-	for n := range s.Nodes {
-		if s.members(w.Log.Fleet)>>n&1 == 0 {
-			continue
-		}
-		r := recovery.Report{}
-		if w.Nodes[n].Reported {
-			r = recovery.Report{Reached: true, Live: &recovery.State{Version: uint64(w.ReportedVersion.Version), Ceiling: large(w.ReportedCeiling)}}
-		}
-		reports = append(reports, r)
-	}
-	version, ceiling, ok := recovery.Reconcile(reports, false)
-	if !ok {
-		return false
-	}
-	s.commit(w, func(l *register) {
-		l.Version = max(l.Version, uint8(version))
-		if s.Broken != RestoreVersionBehind && s.Broken != ReconcileVersionBehind {
-			l.Version += jump
-		}
-		l.Floor = max(l.Ceiling, small(ceiling), l.Last) + jump
-		l.Ceiling = l.Floor + jump
-		l.Last = l.Ceiling + jump
-		l.Reconciled = true
-	})
-	for n := range s.Nodes {
-		w.Nodes[n].Reported = false
-	}
-	w.ReportedVersion, w.ReportedCeiling = topology{}, 0
-	return true
 }

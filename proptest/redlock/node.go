@@ -9,9 +9,21 @@ import (
 // fleetNames and nonces are the names of fleets and attempts on the nodes. A lock is held
 // until 1 and the time is always 0, so that a lock ends by an event only.
 var (
-	fleetNames = [...]string{"", "1", "2", "3", "4"}
-	nonces     = [maxAttempts + 1]string{"", "a", "b", "c"}
+	fleetNames  = [...]string{"", "1", "2", "3", "4"}
+	nonces      = [maxAttempts + 1]string{"", "a", "b", "c"}
+	serverNames = [maxServers + 1]string{"", "s", "t", "u"} // of one address, counted from 1
+	joins       = [...]string{"", "i", "j", "k"}
+	lifeNames   = lives()
 )
+
+func lives() (names [maxServers << 2]string) {
+	for l := range names {
+		if join := life(l).join(); join != 0 {
+			names[l] = recovery.LifeName(serverNames[life(l).server()+1], joins[join])
+		}
+	}
+	return names
+}
 
 // script is a node as a redisnode.State.
 type script struct {
@@ -21,13 +33,10 @@ type script struct {
 	call   redisnode.Call
 }
 
-// load converts a node.
-func (s *script) load(n *node) {
-	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet],
-		Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling)}
-	if n.Join {
-		s.state.Join = "join"
-	}
+// load converts a server.
+func (s *script) load(n *server) {
+	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet], Successor: fleetNames[n.Successor],
+		Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling), Join: joins[n.Join], Initialised: joins[n.Initialised]}
 	s.record = redisnode.Record{Nonce: nonces[n.Lock], Until: int64(min(1, n.Lock)), Token: large(n.Last)}
 	if s.locks == nil {
 		s.locks = []*redisnode.Record{&s.record}
@@ -35,20 +44,21 @@ func (s *script) load(n *node) {
 }
 
 // store converts the changed state back.
-func (s *script) store(n *node) {
+func (s *script) store(n *server) {
 	n.Version = uint8(s.state.Version)
 	n.Max, n.Floor, n.Ceiling = small(s.state.Max), small(s.state.Floor), small(s.state.Ceiling)
-	n.Join, n.Last, n.Lock = s.state.Join != "", small(s.record.Token), 0
-	for i, nonce := range nonces {
-		if nonce == s.record.Nonce {
-			n.Lock = uint8(i)
+	n.Last, n.Lock = small(s.record.Token), index(nonces[:], s.record.Nonce)
+	n.Fleet, n.Successor = index(fleetNames[:], s.state.Fleet), index(fleetNames[:], s.state.Successor)
+	n.Join, n.Initialised = index(joins[:], s.state.Join), index(joins[:], s.state.Initialised)
+}
+
+func index(names []string, name string) uint8 {
+	for i := range names {
+		if names[i] == name {
+			return uint8(i)
 		}
 	}
-	for i, fleet := range fleetNames {
-		if fleet == s.state.Fleet {
-			n.Fleet = uint8(i)
-		}
-	}
+	panic("unknown name " + name)
 }
 
 // operation is one of acquire, raise and renew of an attempt.
@@ -60,11 +70,14 @@ const (
 	renew
 )
 
-// run executes a call of an attempt on a node and returns the vote.
-func (s *Search) run(w *State, op operation, a, n int, under topology, t token) (quorum.State, token) {
-	to := &w.Nodes[n]
+// run executes a call of an attempt on a server and returns the vote. A call checks the
+// server, but not the join nonce of its life: the keys of a server have its name.
+func (s *Search) run(w *State, op operation, a int, to *server, under topology, t token) (quorum.State, token) {
+	if to.Gone {
+		return quorum.Failed, 0
+	}
 	if s.Broken == EmptyFromZero && to.Version == 0 {
-		*to = node{Version: under.Version, Fleet: under.Fleet, Ceiling: w.Log.Ceiling, Exchanges: to.Exchanges}
+		*to = server{Version: under.Version, Fleet: under.Fleet, Ceiling: w.Log.Ceiling}
 	}
 	s.load(to)
 	s.call = redisnode.Call{Version: uint64(under.Version), Fleet: fleetNames[under.Fleet], Nonce: nonces[a+1], TTL: 1, Token: large(t)}
@@ -94,40 +107,67 @@ func (s *Search) run(w *State, op operation, a, n int, under topology, t token) 
 	return quorum.Refused, 0
 }
 
-// report returns the report of a node.
-func (n *node) report() recovery.Report {
-	r := recovery.Report{Reached: true}
-	if n.Version != 0 {
-		r.Live = &recovery.State{Version: uint64(n.Version), Fleet: fleetNames[n.Fleet], Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling)}
+// report returns the report of a server.
+func (n *node) report(m int) recovery.Report {
+	at := &n.Servers[m]
+	if at.Gone {
+		return recovery.Report{}
 	}
-	if n.Former {
-		r.Former = &recovery.State{Version: uint64(n.FormerVersion), Max: large(n.FormerMax), Floor: large(n.FormerFloor), Ceiling: large(n.FormerCeiling)}
+	r := recovery.Report{Reached: true, Server: serverNames[m+1], FormerServer: serverNames[at.FormerServer]}
+	if at.Version != 0 {
+		r.Live = &recovery.State{Version: uint64(at.Version), Fleet: fleetNames[at.Fleet], Max: large(at.Max), Floor: large(at.Floor), Ceiling: large(at.Ceiling),
+			Join: joins[at.Initialised], Successor: fleetNames[at.Successor]}
+	}
+	if at.Former {
+		r.Former = &recovery.State{Version: uint64(at.FormerVersion), Fleet: fleetNames[at.FormerFleet], Max: large(at.FormerMax), Floor: large(at.FormerFloor),
+			Ceiling: large(at.FormerCeiling), Successor: fleetNames[at.FormerSuccessor]}
 	}
 	return r
 }
 
-// lose restarts a node. Messages of attempts may arrive in its next life, which production
-// prevents.
+// lose restarts the server that an address leads to. Without a service, no process refers
+// to the lives of a server, so the new one takes its place.
 func (s *Search) lose(w *State, n int, kept evidence) {
-	was := w.Nodes[n]
-	w.Nodes[n] = node{Exchanges: was.Exchanges, Reached: was.Reached, Reported: was.Reported}
-	is := &w.Nodes[n]
-	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
-		is.Range, is.RangeVersion, is.RangeFleet, is.RangeFloor, is.RangeCeiling = was.Range, was.RangeVersion, was.RangeFleet, was.RangeFloor, was.RangeCeiling
+	at := &w.Nodes[n]
+	was, is, former := *at.current(), at.current(), uint8(0)
+	if s.Standalone {
+		*is = server{}
+	} else {
+		former = at.Current + 1
+		*is = server{Gone: true, Reached: was.Reached, Joins: was.Joins}
+		is = at.begin()
 	}
+	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
+		is.InitJoin, is.InitVersion, is.InitFleet, is.InitFloor, is.InitCeiling = was.InitJoin, was.InitVersion, was.InitFleet, was.InitFloor, was.InitCeiling
+	}
+	s.keep(is, &was, kept, former)
+}
+
+// keep leaves data of a server, which is counted from 1, to its successor.
+func (s *Search) keep(is, was *server, kept evidence, former uint8) {
 	switch {
 	case kept == nothing:
+		return
 	case was.Version == 0: // it may keep older data
-		is.Former, is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.Former, was.FormerVersion, was.FormerMax, was.FormerFloor, was.FormerCeiling
-	default:
-		is.Former, is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = true, was.Version, was.Max, was.Floor, was.Ceiling
-		switch kept {
-		case early:
-			is.FormerMax = was.Floor
-		case old:
-			is.FormerMax, is.FormerFloor = 0, 0
-		}
+		is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = was.Former, was.FormerServer, was.FormerFleet, was.FormerSuccessor
+		is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.FormerVersion, was.FormerMax, was.FormerFloor, was.FormerCeiling
+		return
 	}
+	is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = true, former, was.Fleet, was.Successor
+	is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.Version, was.Max, was.Floor, was.Ceiling
+	switch kept {
+	case early:
+		is.FormerMax = was.Floor
+	case old:
+		is.FormerMax, is.FormerFloor = 0, 0
+	}
+}
+
+// begin starts a new server at an address.
+func (n *node) begin() *server {
+	n.Current = n.Count
+	n.Count++
+	return n.current()
 }
 
 // evidence is the data that survives a restart.

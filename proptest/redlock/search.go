@@ -174,10 +174,11 @@ func (s *Search) sort(w *State) {
 
 // swapMasks swaps nodes j and j-1 in the bit masks of all nodes.
 func (w *State) swapMasks(j, nodes int) {
+	swap := func(mask uint8) uint8 { return mask&^(3<<(j-1)) | mask>>j&1<<(j-1) | mask>>(j-1)&1<<j }
 	for n := range nodes {
-		for _, mask := range []*uint8{&w.Nodes[n].Reporters, &w.Nodes[n].Reservers} {
-			high, low := *mask>>j&1, *mask>>(j-1)&1
-			*mask = *mask&^(3<<(j-1)) | high<<(j-1) | low<<j
+		for m := range w.Nodes[n].Count {
+			at := &w.Nodes[n].Servers[m]
+			at.Reporters, at.Reservers = swap(at.Reporters), swap(at.Reservers)
 		}
 	}
 }
@@ -188,8 +189,10 @@ func (w *State) rotate(attempts, nodes int) {
 	for i := range nodes {
 		n := &w.Nodes[i]
 		rotate(n.Exchanges[:attempts])
-		if n.Lock != 0 {
-			n.Lock = n.Lock%uint8(attempts) + 1
+		for m := range n.Count {
+			if at := &n.Servers[m]; at.Lock != 0 {
+				at.Lock = at.Lock%uint8(attempts) + 1
+			}
 		}
 	}
 }

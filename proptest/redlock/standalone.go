@@ -8,21 +8,62 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// joinStandalone puts a join nonce on an empty node, without a log.
-func (s *Search) joinStandalone(w *State, n int) {
-	to := &w.Nodes[n]
-	to.Join, to.Reporters, to.Top, to.Decided, to.Target, to.Reservers = true, 0, 0, false, 0, 0
+// standaloneEvents yields the steps of the recovery of a server without a log. The process
+// that recovers it may have old connections to servers that other addresses have left.
+func (s *Search) standaloneEvents(w *State, n, m uint8, yield func(event)) {
+	at := &w.Nodes[n].Servers[m]
+	if at.Version != 0 || at.Gone {
+		return
+	}
+	if at.Join == 0 {
+		yield(event{joinNode, n, m, 0, 0})
+		return
+	}
+	// What the old server of this node helped to grant must be below the floor. So the
+	// floor is chosen when no process uses that server any more.
+	waits := s.Replaced > 0 && !at.Waited && s.Broken != NoQuarantine
+	if waits {
+		yield(event{quarantineEnds, n, m, 0, 0})
+	}
+	if !waits || s.Broken == FloorBeforeQuarantine {
+		s.floorEvents(w, n, m, yield)
+	}
+	if !waits && s.ready(at) {
+		yield(event{initArrives, n, m, 0, 0})
+	}
 }
 
-// reportTo passes the report of node m to the recovery of node n, which runs
-// recovery.StandaloneFloor once a quorum has reported.
-func (s *Search) reportTo(w *State, n, m int) bool {
-	to := &w.Nodes[n]
-	floor, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[m].report()})
+// floorEvents yields the reports for the floor of a server, and its reservations.
+func (s *Search) floorEvents(w *State, n, m uint8, yield func(event)) {
+	at := &w.Nodes[n].Servers[m]
+	for other := range uint8(s.Nodes) {
+		for o := range w.Nodes[other].Count {
+			if other == n && o != m || w.Nodes[other].Servers[o].Gone {
+				continue
+			}
+			if !at.Decided && at.Reporters>>other&1 == 0 {
+				yield(event{reportTo, n, m, other, o})
+			}
+			if at.Decided && at.Reservers>>other&1 == 0 && s.Broken != NoReserve {
+				yield(event{reserveAt, n, m, other, o})
+			}
+		}
+	}
+}
+
+// joinStandalone puts a join nonce on an empty server, without a log.
+func (s *Search) joinStandalone(to *server) {
+	to.Join, to.Reporters, to.Top, to.Decided, to.Target, to.Reservers, to.Waited = 1, 0, 0, false, 0, 0, false
+}
+
+// reportTo passes the report of a server of node other to the recovery of a server, which
+// runs recovery.StandaloneFloor once a quorum has reported.
+func (s *Search) reportTo(w *State, to *server, other, o int) bool {
+	floor, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[other].report(o)})
 	if !ok {
 		return false
 	}
-	to.Reporters |= 1 << m
+	to.Reporters |= 1 << other
 	to.Top = max(to.Top, small(floor-recovery.Jump))
 	reports := make([]recovery.Report, s.Nodes)
 	for i := range reports {
@@ -40,43 +81,41 @@ func (s *Search) reportTo(w *State, n, m int) bool {
 	return true
 }
 
-// reserve stores the floor of node n on node m: a voter raises its own floor, an empty
-// node the floor of its former life.
-func (s *Search) reserve(w *State, n, m int) bool {
-	at, target := &w.Nodes[m], w.Nodes[n].Target
+// reserve stores the floor of a server on a server of node other: a voter raises its own
+// floor, an empty one the floor of its former life.
+func (s *Search) reserve(w *State, to *server, other, o int) bool {
+	at, target := &w.Nodes[other].Servers[o], to.Target
 	switch {
 	case at.Version != 0:
 		s.load(at)
-		s.state.Advance(1, fleetNames[1], large(target), large(most))
+		s.state.Reserve(fleetNames[1], large(target))
 		s.store(at)
 	case at.Former:
 		at.FormerFloor = max(at.FormerFloor, target)
 	default:
 		return false
 	}
-	w.Nodes[n].Reservers |= 1 << m
+	to.Reservers |= 1 << other
 	return true
 }
 
-// ready reports whether a standalone recovery may initialise its node.
-func (s *Search) ready(w *State, n int) bool {
-	to := &w.Nodes[n]
-	if !to.Join || !to.Decided {
+// ready reports whether a standalone recovery may initialise its server.
+func (s *Search) ready(to *server) bool {
+	if to.Join == 0 || !to.Decided {
 		return false
 	}
 	return s.Broken == NoReserve || bits.OnesCount8(to.Reservers) > s.Nodes/2
 }
 
-// initStandalone makes a node a voter, without a log.
-func (s *Search) initStandalone(w *State, n int) {
-	to := &w.Nodes[n]
+// initStandalone makes a server a voter, without a log.
+func (s *Search) initStandalone(to *server) {
 	s.load(to)
 	reserved := fencing.None
 	if to.Former {
 		reserved = large(to.FormerFloor)
 	}
-	s.state.Init(0, &redisnode.Range{Join: "join", Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most), Reserved: reserved})
+	s.state.Init(0, &redisnode.Range{Join: joins[1], Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most), Reserved: reserved})
 	s.store(to)
-	to.Former, to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = false, 0, 0, 0, 0
-	to.Decided, to.Target, to.Reservers = false, 0, 0
+	to.forget()
+	to.Decided, to.Target, to.Reservers, to.Waited = false, 0, 0, false
 }

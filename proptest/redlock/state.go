@@ -12,7 +12,9 @@ import (
 const (
 	maxNodes      = 5
 	maxAttempts   = 3
-	maxTopologies = 6
+	maxTopologies = 8
+	maxServers    = 3 // behind one address
+	maxOpen       = 4
 )
 
 // token is a compact fencing.Token: the upper half counts multiples of recovery.Jump, the
@@ -66,43 +68,86 @@ type exchange struct {
 	Raising  bool
 }
 
-// node is one Redis node and its messages. Version 0 is an empty node. Nodes of the same
-// fleets are interchangeable.
-type node struct {
+// server is one run of a Redis server and the messages to it. Version 0 is an empty server.
+type server struct {
 	Version, Fleet      uint8
 	Max, Floor, Ceiling token
 	Lock                uint8 // attempt + 1; 0 if free
 	Last                token // the last token accepted for the lock; 0 without a record
-	Join                bool  // the node has the join nonce of the range below
+	Successor           uint8 // the fleet that replaces its fleet
+	Initialised         uint8 // the join nonce that made it a voter
+	Join                uint8 // the join nonce on it
+	Joins               uint8 // the number of nonces that were put on it
+	Gone                bool  // it has ended, or no process has a connection to it any more
 
-	Range        message // unsent, sent (not assigned yet), answered (in flight to the node)
-	RangeVersion uint8
-	RangeFleet   uint8
-	RangeFloor   token
-	RangeCeiling token
+	// The init in flight.
+	InitJoin    uint8 // 0 if there is none
+	InitVersion uint8
+	InitFleet   uint8
+	InitFloor   token
+	InitCeiling token
 
-	Reached  bool // it reported that it reached the log's goal
-	Reported bool // it reported for a reconciliation
+	Reached bool // it reported that it reached the log's goal
 
-	Former        bool // data of a former life survived
-	FormerVersion uint8
-	FormerMax     token
-	FormerFloor   token
-	FormerCeiling token
+	// The data of a former life that survived. FormerServer is the latest server that was
+	// initialised with it, plus 1.
+	FormerServer    uint8
+	Former          bool
+	FormerVersion   uint8
+	FormerFleet     uint8
+	FormerMax       token
+	FormerFloor     token
+	FormerCeiling   token
+	FormerSuccessor uint8
 
-	// The standalone recovery of this node.
+	// The standalone recovery of this server.
 	Reporters uint8 // nodes that reported
 	Top       token // the largest token in the reports
 	Decided   bool  // a quorum has reported
 	Target    token // the new floor
 	Reservers uint8 // nodes that stored the new floor
+	Waited    bool  // its quarantine is over
+}
+
+// life is a life of an address in the log: the server and its join nonce. 0 is none.
+type life uint8
+
+func lifeOf(server int, join uint8) life { return life(server<<2 | int(join)) }
+func (l life) server() int               { return int(l >> 2) }
+func (l life) join() uint8               { return uint8(l & 3) }
+
+// member is a node of the fleet in the log: its life, and the range that was assigned to
+// that life. Version 0 is a life that has voted before.
+type member struct {
+	Life           life
+	Version        uint8
+	Floor, Ceiling token
+}
+
+// node is one address of a Redis node, with the servers that it has led to. Nodes of the
+// same fleets are interchangeable, so everything about a node is here.
+type node struct {
+	Current uint8 // the server that the address leads to
+	Count   uint8 // of servers
+	Servers [maxServers]server
+
+	Log        member
+	Topologies [maxTopologies]life // by the order of State.Topologies
+	Open       [maxOpen]life       // by the order of State.Open
+
+	Reported     bool // it reported for a reconciliation
+	ReportedLife life
 
 	Exchanges [maxAttempts]exchange
 }
 
+// current returns the server that the address leads to.
+func (n *node) current() *server { return &n.Servers[n.Current] }
+
 // attempt is the state of one attempt at its client.
 type attempt struct {
 	Started  bool
+	Topology uint8 // names its lives
 	Version  uint8
 	Fleet    uint8
 	Proposed token
@@ -129,7 +174,7 @@ type register struct {
 	Fleet          uint8
 	NextFleet      uint8
 	Ready          bool
-	Restored       bool
+	Restored       bool // it lacks the past since its backup
 	Reconciled     bool // reconciled, but not Ready yet
 }
 
@@ -138,23 +183,25 @@ type topology struct{ Version, Fleet uint8 }
 
 // budget is the remaining number of each kind of event.
 type budget struct {
-	Losses, Ranges, Moves, Aborts, Fleets, Grants, Backups, Restores uint8
+	Losses, Replaced, Back, Ranges, Moves, Aborts, Fleets, Grants, Backups, Restores uint8
 }
 
 // State is the state of the whole system. It consists of bytes only, and unused nodes are
 // at the end.
 type State struct {
-	Log             register
-	Earlier         register // the log at its previous version, whose messages may be late
-	Saved           register // the backup
-	ReportedVersion topology // the largest version reported for a reconciliation
-	ReportedCeiling token    // the largest ceiling reported
-	Topologies      [maxTopologies]topology
-	Left            budget
-	Issued          [3]token // in correctness mode
-	Top             token    // the largest granted token
-	Attempts        [maxAttempts]attempt
-	Nodes           [maxNodes]node
+	Log               register
+	Earlier           register // the log at its previous version, whose messages may be late
+	Saved             register // the backup
+	ReportedVersion   uint8    // the largest version reported for a reconciliation
+	ReportedCeiling   token    // the largest ceiling reported
+	ReportedSuccessor uint8    // a fleet that replaced the reported one
+	Topologies        [maxTopologies]topology
+	Open              [maxOpen]uint8 // the versions of the open sets, oldest first
+	Left              budget
+	Issued            [3]token // in correctness mode
+	Top               token    // the largest granted token
+	Attempts          [maxAttempts]attempt
+	Nodes             [maxNodes]node
 }
 
 // Violation is a violated property.
