@@ -126,6 +126,8 @@ func TestClosing(t *testing.T) {
 		return Report{Reached: true, Server: life, Live: &State{Version: version, Fleet: "f", Join: "j"}}
 	}
 	joining := func(life, former string) Report { return Report{Reached: true, Server: life, FormerServer: former} }
+	again := in("a", 4)
+	again.Live.Join = "i"
 	set := Set{Version: 3, Lives: []string{"a.j", "b.j", "c.j"}}
 	for name, c := range map[string]struct {
 		set     Set
@@ -140,6 +142,7 @@ func TestClosing(t *testing.T) {
 		"the same life on its own data":           {set, []Report{joining("a", "a"), in("b", 4), in("c", 3)}, Open},
 		"a new life is not one of the set":        {set, []Report{in("d", 4), in("b", 4), silent}, Unreachable},
 		"a life that does not vote yet":           {set, []Report{joining("a", ""), in("b", 4), in("c", 3)}, Open},
+		"a server that votes in another life":     {set, []Report{again, in("b", 4), in("c", 3)}, Open},
 		"nodes without a life":                    {Set{3, []string{"a.j", "", ""}}, []Report{silent, silent, silent}, Closed},
 		"one without a life, one newer version":   {Set{3, []string{"a.j", "b.j", ""}}, []Report{in("a", 4), silent, silent}, Closed},
 		"the version of the set is not newer":     {set, []Report{in("a", 3), in("b", 3), in("c", 3)}, Open},
