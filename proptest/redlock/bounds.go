@@ -53,7 +53,6 @@ const (
 	NoWriteBack
 	EmptyFromZero
 	EmptyFromOthers
-	InitOldVersion
 	InitWithoutJoin
 	JoinNonceTwice
 	RangeTwice

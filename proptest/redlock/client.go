@@ -93,7 +93,7 @@ func (s *Search) answer(w *State, a, n int, e kind) error {
 		x.Acquire, x.Answer, x.Token = done, 0, 0
 	case giveUp:
 		raises = running.Answer(self, quorum.Vote{State: quorum.Failed})
-		x.Acquire, x.Answer, x.Token = after(x.Acquire), 0, 0
+		x.Acquire, x.Answer, x.Token = abandon(x.Acquire), 0, 0
 	case raiseAnswered:
 		says := quorum.Vote{State: quorum.Refused}
 		if x.RaiseOK {
@@ -131,7 +131,7 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 	at.Outcome, at.Token, at.Proposed, at.Before = outcome, t, 0, 0
 	for n := range s.Nodes {
 		x := &w.Nodes[n].Exchanges[a]
-		*x = exchange{Acquire: after(x.Acquire), Raise: x.Raise, RaiseTo: x.RaiseTo}
+		*x = exchange{Acquire: abandon(x.Acquire), Raise: x.Raise, RaiseTo: x.RaiseTo}
 		if x.Raise == sent && outcome != quorum.Granted { // lateRaise covers granted attempts
 			x.Raise = abandoned
 		} else {
@@ -141,8 +141,8 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 	return err
 }
 
-// after returns the state of an acquire whose client no longer waits.
-func after(m message) message {
+// abandon returns the state of an acquire whose client no longer waits.
+func abandon(m message) message {
 	switch m {
 	case sent, abandoned:
 		return abandoned

@@ -31,25 +31,65 @@ func oldBackup(w *State) {
 	}
 }
 
+// retired is a state with a backup that is five ranges and a change of the fleet old.
+func retired(w *State) {
+	w.Saved = register{Version: 1, Mode: efficiency, Ceiling: 1, Fleet: 1, Ready: true}
+	w.Left.Backups, w.Top = 0, 5*jump+1
+	w.Log = register{Version: 9, Mode: efficiency, Ceiling: 6 * jump, Fleet: 2, Ready: true}
+	old, present := &w.Nodes[0], &w.Nodes[1]
+	old.Log, old.Servers[0].Version, old.Servers[0].Successor = member{}, 2, 2
+	present.Log.Life = lifeOf(0, 1)
+	present.Servers[0] = server{Version: 9, Fleet: 2, Max: 5*jump + 1, Floor: 5 * jump, Ceiling: 6 * jump, Initialised: 1, Joins: 1}
+	w.Topologies[1], present.Topologies[1] = topology{9, 2}, lifeOf(0, 1)
+}
+
 // halfway: attempt A has the vote of node 0, gave up on node 2, and node 0 is lost.
 var halfway = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireAnswered, 0, 0, 0, 0}, {giveUp, 0, 2, 0, 0}, {nodeLost, 0, 0, 0, 0}}
 
-// moved: the address of node 0 moves, and the log names the new life.
-var moved = []event{{addressMoves, 0, 0, 0, 0}, {joinNode, 0, 1, 0, 0}, {rangeAssigned, 0, 1, 0, 0}}
+// The prefixes of searches in which addresses move. An attempt that asks node 2 has its answer.
+var (
+	// The address of node 0 moves, and the log names the new life.
+	moved = []event{{addressMoves, 0, 0, 0, 0}, {joinNode, 0, 1, 0, 0}, {rangeAssigned, 0, 1, 0, 0}}
+	// Attempt A starts under a topology. It asks node 2, and gives up on node 1.
+	asks = func(topology uint8) []event {
+		return []event{{advanceArrives, 2, 0, 0, 0}, {startAttempt, 0, 0, topology, 0}, {giveUp, 0, 1, 0, 0}, {acquireArrives, 0, 2, 0, 0}, {acquireAnswered, 0, 2, 0, 0}}
+	}
+	started = after(moved, asks(1))
+	// The new life votes, and A is granted a token by it and node 2.
+	granted = []event{{initSent, 0, 1, 0, 0}, {initArrives, 0, 1, 0, 0}, {acquireArrives, 0, 0, 1, 0}, {acquireAnswered, 0, 0, 0, 0}, {raiseArrives, 0, 2, 0, 0},
+		{raiseAnswered, 0, 2, 0, 0}}
+	closed = after(moved, []event{{advanceArrives, 1, 0, 0, 0}}, asks(1), []event{{setClosed, 0, 0, 0, 0}}, granted)
+	timed  = after(moved, asks(1), []event{{timeClosesSets, 0, 0, 0, 0}}, granted)
+	// The address of node 0 moves again while the init of the new life is in flight.
+	movedTwice = after(moved, []event{{advanceArrives, 1, 0, 0, 0}, {advanceArrives, 2, 0, 0, 0}, {setClosed, 0, 0, 0, 0}, {initSent, 0, 1, 0, 0},
+		{addressMoves, 0, 0, 0, 0}, {joinNode, 0, 2, 0, 0}, {rangeAssigned, 0, 2, 0, 0}}, asks(2))
+	// The set of the first one is closed, although it does not vote yet, and A is granted a token by the second one and node 2.
+	unborn = []event{{setClosed, 0, 0, 0, 0}, {initSent, 0, 2, 0, 0}, {initArrives, 0, 2, 0, 0}, {acquireArrives, 0, 0, 2, 0}, {acquireAnswered, 0, 0, 0, 0},
+		{raiseArrives, 0, 2, 0, 0}, {raiseAnswered, 0, 2, 0, 0}}
+	// The same as movedTwice before the set of the first life is closed.
+	replacedTwice = after(moved, []event{{addressMoves, 0, 0, 0, 0}, {joinNode, 0, 2, 0, 0}, {rangeAssigned, 0, 2, 0, 0}}, asks(2))
+	// A voter is joined again, and its init is in flight when the address of node 2 moves. A call under the next version
+	// reaches the voter.
+	joinedAgain = []event{{joinNode, 0, 0, 0, 0}, {rangeAssigned, 0, 0, 0, 0}, {advanceArrives, 1, 0, 0, 0}, {advanceArrives, 2, 0, 0, 0},
+		{setClosed, 0, 0, 0, 0}, {initSent, 0, 0, 0, 0}, {addressMoves, 2, 0, 0, 0}, {joinNode, 2, 1, 0, 0}, {rangeAssigned, 2, 1, 0, 0},
+		{otherCall, 0, 0, 0, 0}, {advanceArrives, 1, 0, 0, 0}, {startAttempt, 0, 0, 2, 0}, {giveUp, 0, 0, 0, 0},
+		{acquireArrives, 0, 1, 0, 0}, {acquireAnswered, 0, 1, 0, 0}}
+)
 
-// movedTwice: the address of node 0 moves again before the new life votes.
-var movedTwice = append(slices.Clone(moved), event{addressMoves, 0, 0, 0, 0}, event{joinNode, 0, 2, 0, 0}, event{rangeAssigned, 0, 2, 0, 0})
+func after(events ...[]event) []event { return slices.Concat(events...) }
 
 // voted: attempt A has the vote of node 0, and attempt B starts.
 var voted = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireAnswered, 0, 0, 0, 0}, {startAttempt, 1, 0, 0, 0}}
+
+// reserved: nodes 1 and 2 report for the recovery of the new server of node 0, and store its floor.
+var reserved = []event{{reportTo, 0, 1, 1, 0}, {reportTo, 0, 1, 2, 0}, {reserveAt, 0, 1, 1, 0}, {reserveAt, 0, 1, 2, 0}}
 
 // controls are the rules of the protocol, each with bounds in which a search without the
 // rule finds a violation.
 var controls = []Bounds{
 	{Name: "the largest counter is granted without being written back", Broken: NoWriteBack, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fail: true},
 	{Name: "an emptied node votes from zero", Broken: EmptyFromZero, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1},
-	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1, Fail: true},
-	{Name: "init has an older version than the log, and ceilings arrive alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
+	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Prefix: after(halfway, moved[1:]), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1},
 	{Name: "init does not compare the join nonce", Broken: InitWithoutJoin, Nodes: 1, Attempts: 2, Mode: efficiency, Ceiling: 3, Idle: true, Start: recovered},
 	{Name: "a join nonce is reused", Broken: JoinNonceTwice, Nodes: 1, Attempts: 2, Mode: efficiency, Ceiling: 3, Idle: true, Late: true, Start: recovered},
 	{Name: "one range is assigned twice", Prefix: halfway, Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
@@ -96,17 +136,18 @@ var controls = []Bounds{
 		}
 		w.Nodes[0].Servers[0], w.Nodes[1].Servers[0] = server{}, server{}
 	}},
-	{Name: "attempts go to addresses instead of lives", Broken: AttemptsByAddress, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Ranges: 1, Replaced: 1, Fail: true},
-	{Name: "an init does not wait for the old lives", Broken: InitBeforeClosing, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
-	{Name: "the new life counts among those that have the version", Broken: NewLifeCounts, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
-	{Name: "a new life starts from the largest counter that it hears of", Broken: EmptyFromOthers, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Replaced: 1, Ranges: 1, Fail: true},
-	{Name: "only the last set of lives is closed", Broken: CloseLastSet, Prefix: movedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Fail: true},
-	{Name: "a life that does not vote yet counts as refusing", Broken: UnbornRefuses, Prefix: movedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Fail: true},
-	{Name: "time closes a set while a process uses an old connection", Broken: TimeWithoutChecks, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Time: true, Fail: true},
-	{Name: "an address moves back after time closed a set", Broken: BackAfterTime, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 1, Time: true, Fail: true},
-	{Name: "a server starts with a copy of the data of a living one", Broken: CopiedData, Prefix: moved, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Fail: true},
-	{Name: "standalone recovery does not wait for old connections", Broken: NoQuarantine, Prefix: moved[:2], Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
-	{Name: "standalone recovery chooses its floor before the quarantine ends", Broken: FloorBeforeQuarantine, Prefix: append(voted, moved[:2]...), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
+	{Name: "attempts go to addresses instead of lives", Broken: AttemptsByAddress, Prefix: closed, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Ranges: 1, Replaced: 1},
+	{Name: "an init does not wait for the old lives", Broken: InitBeforeClosing, Prefix: started, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1},
+	{Name: "the new life counts among those that have the version", Broken: NewLifeCounts, Prefix: started, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1},
+	{Name: "a new life starts from the largest counter that it hears of", Broken: EmptyFromOthers, Prefix: after(voted[:3], []event{{giveUp, 0, 2, 0, 0}}, moved), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Replaced: 1, Ranges: 1},
+	{Name: "only the last set of lives is closed, and a life that does not vote yet counts as refusing", Broken: CloseLastSet, Prefix: replacedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2},
+	{Name: "a life that does not vote yet counts as refusing", Broken: UnbornRefuses, Prefix: after(movedTwice, unborn), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2},
+	{Name: "time closes a set while a process uses an old connection", Broken: TimeWithoutChecks, Prefix: timed, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Time: true},
+	{Name: "an address moves back after time closed a set", Broken: BackAfterTime, Prefix: timed, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 1, Time: true},
+	{Name: "a server starts with a copy of the data of a living one", Broken: CopiedData, Prefix: started, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1},
+	{Name: "standalone recovery does not wait for old connections", Broken: NoQuarantine, Prefix: after(voted, moved[:2], reserved, []event{{initArrives, 0, 1, 0, 0}}), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
+	{Name: "standalone recovery chooses its floor before the quarantine ends", Broken: FloorBeforeQuarantine, Prefix: after(voted, moved[:2], reserved), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
+	{Name: "nodes of a retired fleet are evidence", Broken: RetiredEvidence, Nodes: 2, Attempts: 1, Mode: efficiency, Ceiling: 1, Fleets: []uint8{0b01, 0b10}, Restores: 1, Start: retired},
 	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: oldBackup},
 }
 
@@ -129,7 +170,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			require.ErrorAs(t, err, &v, "no violation in %d states", s.Visited)
 			t.Logf("visited %d: %v", s.Visited, err)
 
-			if b.Broken == NoReserve {
+			if slices.Contains([]Shortcut{NoReserve, UnbornRefuses, NoQuarantine, FloorBeforeQuarantine}, b.Broken) {
 				return // its initial state is unreachable with the rule
 			}
 			b.Broken = Sound

@@ -126,7 +126,7 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 		} else if s.Idle && at.Last != 0 {
 			yield(event{recordDropped, n, m, 0, 0})
 		}
-		if w.Left.Back > 0 && m != node.Current && !node.Servers[m].Gone {
+		if w.Left.Back > 0 && m != node.Current && (!node.Servers[m].Gone || s.Broken == BackAfterTime) {
 			yield(event{addressMovesBack, n, m, 0, 0})
 		}
 	}
@@ -186,9 +186,6 @@ func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
 	}
 	if s.Late {
 		yield(event{advanceArrives, n, m, 1, 0})
-	}
-	if s.Broken == InitOldVersion {
-		yield(event{advanceArrives, n, m, 2, 0})
 	}
 }
 
@@ -315,7 +312,7 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 		s.replace(w, n)
 	case addressMovesBack:
 		w.Left.Back--
-		w.Nodes[n].Current = e.B
+		w.Nodes[n].Current, to.Gone = e.B, false
 	case joinNode:
 		return s.join(w, to), nil
 	case rangeAssigned:
@@ -325,11 +322,8 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 	case initArrives:
 		return s.arriveInit(to), nil
 	case advanceArrives:
-		switch e.C {
-		case 1:
+		if e.C == 1 {
 			return s.advance(w, to, &w.Earlier), nil
-		case 2: // the ceiling alone
-			return s.advance(w, to, &register{Version: to.Version, Fleet: w.Log.Fleet, Ceiling: w.Log.Ceiling}), nil
 		}
 		return s.advance(w, to, &w.Log), nil
 	case otherCall:

@@ -106,9 +106,7 @@ func (s *Search) assign(w *State, n, m int) bool {
 	}
 	top := token(0)
 	for i := range s.Nodes {
-		for o := range w.Nodes[i].Count {
-			top = max(top, w.Nodes[i].Servers[o].Max)
-		}
+		top = max(top, w.Nodes[i].current().Max)
 	}
 	s.commit(w, func(l *register) {
 		to.Log = member{Life: named, Version: l.Version + 1, Floor: l.Ceiling, Ceiling: l.Ceiling + jump}
@@ -133,9 +131,6 @@ func (s *Search) sendInit(w *State, n, m int) bool {
 	was := *to
 	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, r.Ceiling
 	to.InitVersion = max(r.Version, w.Log.Version)
-	if s.Broken == InitOldVersion {
-		to.InitVersion = max(1, r.Version-1)
-	}
 	return *to != was
 }
 

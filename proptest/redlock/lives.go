@@ -20,7 +20,11 @@ func (s *Search) disconnect(w *State) {
 	for n := range s.Nodes {
 		at := &w.Nodes[n]
 		for m := range at.Count {
-			if m != at.Current && s.Broken != BackAfterTime {
+			switch {
+			case m == at.Current:
+			case s.Broken == BackAfterTime:
+				at.Servers[m].Gone = true
+			default:
 				at.Servers[m] = server{Gone: true, Reached: at.Servers[m].Reached, Joins: at.Servers[m].Joins}
 			}
 		}
@@ -108,10 +112,11 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 }
 
 // unborn reports whether a server is the one that an open set names, and does not vote, if
-// that counts as a refusal.
+// that counts as a refusal. (Otherwise the last set closes only after the older ones: a
+// life that refuses it and that they do not name was initialised when they were closed.)
 func (s *Search) unborn(n *node, i, m int) bool {
 	named := n.Open[i]
-	return s.Broken == UnbornRefuses && named != 0 && named.server() == m && n.Servers[m].Version == 0
+	return (s.Broken == UnbornRefuses || s.Broken == CloseLastSet) && named != 0 && named.server() == m && n.Servers[m].Version == 0
 }
 
 // closeSets drops the oldest open set if it is closed.
