@@ -84,6 +84,7 @@ const (
 	NoQuarantine
 	FloorBeforeQuarantine
 	RetiredEvidence
+	ForgottenSets
 )
 
 func (b *Bounds) fleets() []uint8 {

@@ -29,6 +29,7 @@ var searched = []Bounds{
 	{Name: "1 address moves back and forth, 1 attempt", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 2, Others: true},
 	{Name: "2 addresses move, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2, Time: true},
 	{Name: "a backup from before a change of the fleet is restored", Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 1, Fleets: []uint8{0b01, 0b10}, Changes: 1, Ranges: 2, Raise: true, Restores: 1},
+	{Name: "an address moves, a node restarts and the log is restored, 2 attempts", Prefix: forgotten[:9], Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Losses: 1, Former: true, Restores: 1, Ranges: 2},
 	{Name: "a voter is joined again and another address moves", Prefix: joinedAgain, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 2, Late: true, Others: true, Fail: true},
 	{Name: "standalone, 1 address moves, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "1 loss, 2 attempts that renew, timeouts",

@@ -81,6 +81,14 @@ func after(events ...[]event) []event { return slices.Concat(events...) }
 // voted: attempt A has the vote of node 0, and attempt B starts.
 var voted = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireAnswered, 0, 0, 0, 0}, {startAttempt, 1, 0, 0, 0}}
 
+// forgotten: the address of node 0 moves, node 2 restarts, and the log is restored. The new servers become voters, and A is granted a token by them.
+var forgotten = []event{{backup, 0, 0, 0, 0}, {addressMoves, 0, 0, 0, 0}, {nodeLost, 2, 0, uint8(all), 0}, {restored, 0, 0, 0, 0},
+	{nodeReportsForReconcile, 1, 0, 0, 0}, {nodeReportsForReconcile, 2, 0, 0, 0}, {reconciled, 0, 0, 0, 0},
+	{joinNode, 0, 1, 0, 0}, {rangeAssigned, 0, 1, 0, 0}, {setClosed, 0, 0, 0, 0}, {initSent, 0, 1, 0, 0}, {initArrives, 0, 1, 0, 0},
+	{joinNode, 2, 1, 0, 0}, {rangeAssigned, 2, 1, 0, 0}, {advanceArrives, 0, 1, 0, 0}, {setClosed, 0, 0, 0, 0}, {initSent, 2, 1, 0, 0}, {initArrives, 2, 1, 0, 0},
+	{nodeReports, 0, 1, 0, 0}, {nodeReports, 2, 1, 0, 0}, {changeFinished, 0, 0, 0, 0},
+	{startAttempt, 0, 0, 1, 0}, {giveUp, 0, 1, 0, 0}, {acquireArrives, 0, 2, 1, 0}, {acquireAnswered, 0, 2, 0, 0}, {acquireArrives, 0, 0, 1, 0}, {acquireAnswered, 0, 0, 0, 0}}
+
 // reserved: nodes 1 and 2 report for the recovery of the new server of node 0, and store its floor.
 var reserved = []event{{reportTo, 0, 1, 1, 0}, {reportTo, 0, 1, 2, 0}, {reserveAt, 0, 1, 1, 0}, {reserveAt, 0, 1, 2, 0}}
 
@@ -148,6 +156,7 @@ var controls = []Bounds{
 	{Name: "standalone recovery does not wait for old connections", Broken: NoQuarantine, Prefix: after(voted, moved[:2], reserved, []event{{initArrives, 0, 1, 0, 0}}), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "standalone recovery chooses its floor before the quarantine ends", Broken: FloorBeforeQuarantine, Prefix: after(voted, moved[:2], reserved), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "nodes of a retired fleet are evidence", Broken: RetiredEvidence, Nodes: 2, Attempts: 1, Mode: efficiency, Ceiling: 1, Fleets: []uint8{0b01, 0b10}, Restores: 1, Start: retired},
+	{Name: "a restored log does not close the sets that it has forgotten", Broken: ForgottenSets, Prefix: forgotten, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Losses: 1, Former: true, Restores: 1, Ranges: 2},
 	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: oldBackup},
 }
 
@@ -170,7 +179,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			require.ErrorAs(t, err, &v, "no violation in %d states", s.Visited)
 			t.Logf("visited %d: %v", s.Visited, err)
 
-			if slices.Contains([]Shortcut{NoReserve, UnbornRefuses, NoQuarantine, FloorBeforeQuarantine}, b.Broken) {
+			if slices.Contains([]Shortcut{NoReserve, UnbornRefuses, ForgottenSets, NoQuarantine, FloorBeforeQuarantine}, b.Broken) {
 				return // its initial state is unreachable with the rule
 			}
 			b.Broken = Sound

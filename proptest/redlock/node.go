@@ -16,10 +16,11 @@ var (
 	lifeNames   = lives()
 )
 
-func lives() (names [maxServers << 2]string) {
-	for l := range names {
-		if join := life(l).join(); join != 0 {
-			names[l] = recovery.LifeName(serverNames[life(l).server()+1], joins[join])
+func lives() (names [unknown + 1]string) {
+	names[unknown] = recovery.Unknown
+	for l := range life(maxServers << 2) {
+		if join := l.join(); join != 0 {
+			names[l] = recovery.LifeName(serverNames[l.server()+1], joins[join])
 		}
 	}
 	return names

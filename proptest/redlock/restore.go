@@ -92,6 +92,10 @@ func (s *Search) reconcile(w *State) bool {
 			if e.Lives[at] != "" {
 				w.Nodes[n].Log.Life = w.Nodes[n].ReportedLife
 			}
+			w.Nodes[n].Open[0] = w.Nodes[n].ReportedLife
+			if e.Past[at] == recovery.Unknown {
+				w.Nodes[n].Open[0] = unknown
+			}
 			at++
 		}
 	}
@@ -109,6 +113,13 @@ func (s *Search) reconcile(w *State) bool {
 		l.Ceiling = l.Floor + jump
 		l.Last = l.Ceiling + jump
 	})
+	w.Open[0] = w.Log.Version - 1
+	if restored := w.Log.Restored; !restored || s.Broken == ForgottenSets {
+		w.Open[0] = 0
+		for n := range s.Nodes {
+			w.Nodes[n].Open[0] = 0
+		}
+	}
 	s.forgetReports(w)
 	return true
 }

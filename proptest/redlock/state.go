@@ -112,6 +112,9 @@ type server struct {
 // life is a life of an address in the log: the server and its join nonce. 0 is none.
 type life uint8
 
+// unknown is a life that the log has forgotten.
+const unknown life = maxServers << 2
+
 func lifeOf(server int, join uint8) life { return life(server<<2 | int(join)) }
 func (l life) server() int               { return int(l >> 2) }
 func (l life) join() uint8               { return uint8(l & 3) }

@@ -13,6 +13,10 @@ func ServerOf(life string) string {
 	return server
 }
 
+// Unknown is a life in a Set that nobody knows: it may grant, and no report says that it
+// does not.
+const Unknown = "?"
+
 // Life returns the name of the life that voted when the node answered, empty if it does
 // not vote.
 func (r Report) Life() string {

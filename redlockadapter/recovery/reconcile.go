@@ -10,6 +10,11 @@ type Evidence struct {
 	Ceiling fencing.Token
 	// Lives are the lives that vote in the fleet, by the order of its addresses.
 	Lives []string
+	// Past are the lives of the sets that a restored log may have forgotten, as far as the
+	// nodes prove them: the life that votes, empty for one that has ended, Unknown for
+	// the others. Such a set may still grant, and the log must close it before a new life
+	// votes. A quorum of reporters is enough for that.
+	Past []string
 	// Reporters is the number of nodes whose reports count.
 	Reporters int
 	// Enough: a quorum has reported. Otherwise an operator must provide a ceiling.
@@ -25,7 +30,7 @@ type Evidence struct {
 // and knows every fleet that it used. Only then does a node without data count as a
 // report, and a retired node, or one of another fleet, as a node of this fleet.
 func Reconcile(fleet string, reports []Report, complete bool) Evidence {
-	e := Evidence{Lives: make([]string, len(reports))}
+	e := Evidence{Lives: make([]string, len(reports)), Past: make([]string, len(reports))}
 	for i, r := range reports {
 		counts := r.Reached && complete
 		for _, s := range r.states() {
@@ -38,8 +43,11 @@ func Reconcile(fleet string, reports []Report, complete bool) Evidence {
 		if counts {
 			e.Reporters++
 		}
-		if r.in(fleet) {
-			e.Lives[i] = r.Life()
+		switch {
+		case r.in(fleet):
+			e.Lives[i], e.Past[i] = r.Life(), r.Life()
+		case !r.Reached || r.Live != nil || r.Former == nil || r.Former.Fleet != fleet:
+			e.Past[i] = Unknown
 		}
 	}
 	e.Enough = e.Reporters >= quorum(len(reports)) && e.Successor == ""

@@ -118,6 +118,9 @@ func TestReconcile(t *testing.T) {
 	}
 	e := Reconcile("f", []Report{live(3, 1, 0, 50), elsewhere, former(3, 1, 0, 50)}, true)
 	require.Equal(t, []string{"a.j", "", ""}, e.Lives, "the lives that vote in this fleet")
+	require.Equal(t, []string{"a.j", Unknown, ""}, e.Past, "one life has ended, one is unknown")
+	e = Reconcile("f", []Report{silent, empty, live(3, 1, 0, 50)}, false)
+	require.Equal(t, []string{Unknown, Unknown, "a.j"}, e.Past, "nobody knows what the other nodes did")
 }
 
 func TestClosing(t *testing.T) {
@@ -143,6 +146,7 @@ func TestClosing(t *testing.T) {
 		"a new life is not one of the set":        {set, []Report{in("d", 4), in("b", 4), silent}, Unreachable},
 		"a life that does not vote yet":           {set, []Report{joining("a", ""), in("b", 4), in("c", 3)}, Open},
 		"a server that votes in another life":     {set, []Report{again, in("b", 4), in("c", 3)}, Open},
+		"unknown lives":                           {Set{3, []string{Unknown, Unknown, "c.j"}}, []Report{in("a", 4), joining("b", "a"), in("c", 4)}, Unreachable},
 		"nodes without a life":                    {Set{3, []string{"a.j", "", ""}}, []Report{silent, silent, silent}, Closed},
 		"one without a life, one newer version":   {Set{3, []string{"a.j", "b.j", ""}}, []Report{in("a", 4), silent, silent}, Closed},
 		"the version of the set is not newer":     {set, []Report{in("a", 3), in("b", 3), in("c", 3)}, Open},
