@@ -9,6 +9,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -48,10 +49,8 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 }
 
 // holder returns the lease that a quorum of the records agree on, and how long a quorum
-// will have it; ok is false if there is none. Tokens may differ, since that of a
-// recovered node is ahead. The lease's token is the one that a quorum has, or the one
-// that this process was granted. Without either, the lease cannot be distinguished from an
-// attempt that was not granted.
+// will have it; ok is false if there is none. quorum.GrantedToken decides, unless this process
+// was granted the lease.
 func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration, ok bool) {
 	byName := map[string][]scripts.Record{}
 	for _, r := range found {
@@ -68,24 +67,17 @@ func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h e
 		if a := b.grants.find(name); a != nil {
 			h.Token = a.Token
 		} else {
-			h.Token = b.quorumToken(same)
+			tokens := make([]fencing.Token, len(same))
+			for i, r := range same {
+				tokens[i] = r.Token
+			}
+			h.Token = quorum.GrantedToken(tokens, len(b.nodes))
 		}
 		if h.Token != fencing.None {
 			return h, same[b.quorum-1].Left, true
 		}
 	}
 	return engine.Held{}, 0, false
-}
-
-// quorumToken returns the token that a quorum of the records has, or None.
-func (b *Backend) quorumToken(same []scripts.Record) fencing.Token {
-	votes := map[fencing.Token]int{}
-	for _, r := range same {
-		if votes[r.Token]++; votes[r.Token] == b.quorum {
-			return r.Token
-		}
-	}
-	return fencing.None
 }
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -17,9 +18,7 @@ type renewal struct {
 	done    chan struct{} // closed when the outcome is certain
 
 	mu         sync.Mutex
-	pending    int
-	extended   int // nodes that extended the lease
-	lost       int // nodes on which the lease has ended
+	answers    quorum.Renewal
 	newVersion int // nodes that have seen a newer version
 	decided    bool
 	err        error // of a node that failed or refused
@@ -68,7 +67,7 @@ func (b *Backend) abandon(h engine.Held) {
 // startRenewal sends the renewal to all nodes. A node that was not asked before takes the lease by
 // its renewal, so a release from now on must refuse a late copy there.
 func (b *Backend) startRenewal(h *engine.Held, under authority) (*renewal, error) {
-	r := &renewal{backend: b, done: make(chan struct{}), pending: len(b.nodes)}
+	r := &renewal{backend: b, done: make(chan struct{}), answers: quorum.Renewal{Nodes: len(b.nodes)}}
 	call := b.scriptAttempt(h, under.version)
 	request := call.Renew(h.Token)
 	request.Servers = under.servers
@@ -104,22 +103,19 @@ func (r *renewal) answered(got redisconn.Reply) {
 	_, err := scripts.Accepted(got)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending--
 	switch {
 	case err == nil:
-		r.extended++
+		r.answers.Extended++
 	case errors.Is(err, scripts.ErrTaken) || errors.Is(err, scripts.ErrEnded):
-		r.lost++
-	case errors.Is(err, scripts.ErrVersion):
-		r.newVersion++
-		r.err = err
+		r.answers.Lost++
 	default:
+		r.answers.Failed++
 		r.err = err
+		if errors.Is(err, scripts.ErrVersion) {
+			r.newVersion++
+		}
 	}
-	// If too many nodes failed the lease cannot be extended any more, but a quorum may
-	// still report that it is lost.
-	certain := r.extended >= r.backend.quorum || r.lost >= r.backend.quorum || r.pending == 0
-	if certain && !r.decided {
+	if r.answers.Outcome() != quorum.RenewalWaits && !r.decided {
 		r.decided = true
 		close(r.done)
 	}
@@ -134,15 +130,16 @@ func (r *renewal) await(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.backend
+	b, outcome := r.backend, r.answers.Outcome()
 	switch {
-	case r.extended >= b.quorum:
+	case outcome == quorum.RenewalExtended:
 		return nil
-	case r.lost >= b.quorum:
-		return fmt.Errorf("%w: on %d of %d Redis nodes another attempt took the lock, or the lease was released", engine.ErrTaken, r.lost, len(b.nodes))
+	case outcome == quorum.RenewalLost:
+		return fmt.Errorf("%w: on %d of %d Redis nodes another attempt took the lock, or the lease was released", engine.ErrTaken, r.answers.Lost, len(b.nodes))
 	case r.newVersion > 0:
 		b.keeper.notify()
 		return b.versionError()
 	}
-	return fmt.Errorf("%w: %d of %d Redis nodes renewed the lease, %d are needed: %w", engine.ErrUncertain, r.extended, len(b.nodes), b.quorum, r.err)
+	return fmt.Errorf("%w: %d of %d Redis nodes renewed the lease, %d are needed: %w",
+		engine.ErrUncertain, r.answers.Extended, len(b.nodes), b.quorum, r.err)
 }

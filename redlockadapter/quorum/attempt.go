@@ -42,6 +42,17 @@ func (a *Attempt) Outcome() Outcome { return a.outcome }
 // Token returns the granted token, or None.
 func (a *Attempt) Token() fencing.Token { return a.token }
 
+// Uninformed returns the nodes that hold the lock for a granted attempt with another token than the
+// granted one. Other processes cannot tell the token from their records.
+func (a *Attempt) Uninformed() (nodes []int) {
+	for node, v := range a.votes {
+		if a.outcome == Granted && v.State == Accepted && v.Token != a.token && !v.Raising {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
 // Answer records a node's answer to the acquire, and returns the raises to send.
 func (a *Attempt) Answer(node int, v Vote) []Raise {
 	v.Raising = a.votes[node].Raising

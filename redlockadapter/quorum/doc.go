@@ -1,4 +1,4 @@
-// Package quorum decides the outcome of an acquisition attempt from the votes of N
+// Package quorum decides the outcome of acquisition attempts and renewals from the answers of N
 // independent Redis nodes.
 //
 // It does not provide mutual exclusion, and depends on no clock and no I/O. It decides
@@ -8,7 +8,8 @@
 //
 // The nouns, in reading order: [Vote], the answer of one node; [Decide], which turns votes
 // into a [Decision]; [Attempt], which takes the answers one by one and returns the raises
-// to send.
+// to send; [Renewal], which counts the answers to the renewal of a granted lease, and
+// [GrantedToken], which reads its token from the records of the nodes.
 //
 // The adapter, the exhaustive search and the simulator run the same functions.
 package quorum
