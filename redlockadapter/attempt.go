@@ -26,10 +26,12 @@ type attempt struct {
 	servers []string       // that it may ask; nil for any
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
-	canceled atomic.Bool   // requests that were not sent need not be
-	decided  chan struct{} // closed with the decision
-	complete chan struct{} // closed when a waiter's attempt has ended and every node that was asked has answered the acquire, or failed; else nil
-	request  *redisconn.Request
+	canceled atomic.Bool        // requests that were not sent need not be
+	decided  chan struct{}      // closed with the decision
+	complete chan struct{}      // closed when a waiter's attempt has ended and every node that was asked has answered the acquire, or failed; else nil
+	request  *redisconn.Request // the acquire, before the attempt is granted
+	waiter   string             // as sent with the acquire
+	ticket   string
 
 	mu         sync.Mutex
 	votes      *quorum.Attempt
@@ -38,6 +40,8 @@ type attempt struct {
 	unanswered uint64  // the nodes that may still execute a request that they did not answer
 	accepted   uint64  // the nodes that accepted the acquire, even if they refused a raise
 	pending    int     // the number of nodes that were asked and did not answer the acquire
+	spread     bool    // granted, and sent to all nodes
+	informed   uint64  // the nodes that were told the granted token
 	ended      bool    // released or withdrawn
 }
 
@@ -57,11 +61,18 @@ func (a *attempt) send(waiter, ticket string) {
 	if waiter != "" {
 		a.complete = make(chan struct{})
 	}
-	a.request = a.call.Acquire(waiter, ticket)
-	a.request.Answer, a.request.Canceled, a.request.Servers = a.answered, &a.canceled, a.servers
+	a.waiter, a.ticket = waiter, ticket
+	a.request = a.acquireRequest(fencing.None)
 	first := a.backend.firstNodes(a.Resources[0], a.TTL, a.servers)
 	a.unasked, a.unanswered, a.pending = a.backend.allNodes()&^first, first, bits.OnesCount64(first)
 	a.backend.sendTo(first, a.request)
+}
+
+// acquireRequest returns the acquire. granted is the granted token, or None.
+func (a *attempt) acquireRequest(granted fencing.Token) *redisconn.Request {
+	r := a.call.Acquire(a.waiter, a.ticket, granted)
+	r.Answer, r.Canceled, r.Servers = a.answered, &a.canceled, a.servers
+	return r
 }
 
 // answered receives the reply of a node to the acquire.
@@ -80,11 +91,15 @@ func (a *attempt) answered(node int, got redisconn.Reply) {
 	raises := a.votes.Answer(node, vote)
 	failed := vote.State == quorum.Refused || vote.State == quorum.Failed
 	var rest uint64
-	if a.votes.Outcome() == quorum.Wait && (failed || a.pending == 0) {
+	request := a.request
+	switch {
+	case a.votes.Outcome() == quorum.Wait && (failed || a.pending == 0):
 		rest = a.takeRest()
+	case a.spread:
+		rest, request = a.takeUninformed()
 	}
 	a.act(raises)
-	a.backend.sendTo(rest, a.request)
+	a.backend.sendTo(rest, request)
 }
 
 // setError records why a node did not accept, nil if it did. The caller holds mu.

@@ -30,7 +30,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrUnavailable, "two of three nodes did not answer")
 	for i, c := range proxies {
 		c.keep.Store(false)
-		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] != "" }, "the node has executed the release")
+		waitFor(t, func() bool { return f.record(t, i, "a")["released"] != "" }, "the node has executed the release")
 		require.Equal(t, 1, c.deliver(t))
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 	}
@@ -56,7 +56,7 @@ func TestLateRenewalIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrUncertain, "the connections were closed")
 	}
 	for i, c := range proxies {
-		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] == held.Name }, "the release is sent again")
+		waitFor(t, func() bool { return f.record(t, i, "a")["released"] == held.Name }, "the release is sent again")
 		require.Equal(t, 1, c.deliver(t))
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 		c.keep.Store(false)

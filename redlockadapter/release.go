@@ -66,7 +66,7 @@ func (r *releasing) await(ctx context.Context) error {
 // releaseRequest returns a request that ends an attempt. A node that fails is asked
 // again later. r may be nil.
 func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool, r *releasing) *redisconn.Request {
-	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel, Late: late}
+	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel, Late: late, Token: h.Token}
 	request := call.Request()
 	request.Servers = b.servers()
 	request.Answer = func(node int, got redisconn.Reply) {

@@ -77,7 +77,7 @@ func TestRenewalOfAnExpiredLease(t *testing.T) {
 	}
 }
 
-// An expired lease is not extended on a node whose floor was raised since: the lock may
+// An expired lease is not taken back by a node whose floor was raised since: the lock may
 // have been granted in correctness mode meanwhile.
 func TestRenewalAfterTheFloorWasRaised(t *testing.T) {
 	t.Parallel()
@@ -120,30 +120,6 @@ func TestRenewalOvertakenByAnotherHolder(t *testing.T) {
 	})
 }
 
-// A recovered node refuses older leases, since its floor is above their tokens.
-func TestRenewalOnRecoveredNodes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
-		b, other, ctx := f.backend(t), f.backend(t), t.Context()
-		f.nodes[2].stop()
-		held := acquireAlone(t, b, "a")
-		f.nodes[2].start(t) // in a new life: it votes after its quarantine
-		for range 5 {
-			advance(virtualTTL / 2)
-			require.NoError(t, b.Renew(ctx, []Held{held})[0])
-		}
-		require.Len(t, live(t, b), 3)
-		f.nodes[0].stop() // only one node is left that extends the lease
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrUncertain)
-		f.nodes[0].restart(t, true)
-		advance(3 * virtualTTL)
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken, "two nodes refuse")
-		next := acquireAlone(t, other, "a")
-		require.True(t, next.Token.Newer(held.Token))
-	})
-}
-
 // Renew reports an error for each lease. A released lease stays released.
 func TestRenewReportsOnEachLease(t *testing.T) {
 	t.Parallel()
@@ -164,6 +140,23 @@ func TestRenewReportsOnEachLease(t *testing.T) {
 		f.nodes[0].stop()
 		f.nodes[1].stop()
 		require.ErrorIs(t, b.Renew(ctx, []Held{kept})[0], engine.ErrUncertain, "one node is not a quorum")
+	})
+}
+
+// A renewal that cannot succeed any more waits for the remaining nodes: if a quorum has lost the lease, its
+// holder must know.
+func TestRenewalWaitsForAQuorumThatLostTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, b, "a")
+		require.NoError(t, other.Break(ctx, "a", held.Token))
+		f.nodes[0].stop()
+		f.nodes[2].setDelay(100 * time.Millisecond)
+		began := now()
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
+		require.GreaterOrEqual(t, now().Sub(began), 100*time.Millisecond)
 	})
 }
 

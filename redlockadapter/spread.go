@@ -16,8 +16,9 @@ import (
 //   - they do not answer within a third of Config.NodeTimeout;
 //   - the lease is held for longer than spreadAfter.
 //
-// So a lease is on a quorum when it is granted, and soon on all nodes. From then on it ends
-// early only if a majority of the nodes lose it. A lease that is released sooner costs nothing
+// So a lease is on a quorum when it is granted, and soon on all nodes, with its granted token:
+// any process can find it there. From then on it ends early only if a majority of the nodes lose
+// it. A lease that is released sooner costs nothing
 // on the other nodes, and they need no release. No token depends on this: for the protocol, a
 // node that was not asked is one whose request is late.
 const (
@@ -89,6 +90,38 @@ func (a *attempt) askRest() {
 	a.backend.sendTo(rest, a.request)
 }
 
+// takeUninformed returns the nodes of a granted attempt that do not know its token and were not told yet,
+// counts them as asked, and returns the request that tells them. The caller holds mu, and sends it
+// after it has unlocked mu.
+func (a *attempt) takeUninformed() (uint64, *redisconn.Request) {
+	rest := a.takeRest()
+	if a.ended {
+		return 0, nil
+	}
+	for _, node := range a.votes.Uninformed() {
+		if bit := uint64(1) << node; (a.unanswered|a.informed)&bit == 0 {
+			rest |= bit
+			a.unanswered |= bit
+			a.pending++
+		}
+	}
+	if rest == 0 {
+		return 0, nil
+	}
+	a.informed |= rest
+	return rest, a.acquireRequest(a.votes.Token())
+}
+
+// spreadGrant sends a granted attempt to the nodes that do not have it, and its token to those that
+// accepted another one, unless the attempt has ended.
+func (a *attempt) spreadGrant() {
+	a.mu.Lock()
+	a.spread = true
+	rest, request := a.takeUninformed()
+	a.mu.Unlock()
+	a.backend.sendTo(rest, request)
+}
+
 // spread asks the remaining nodes for leases that are held for longer than spreadAfter.
 // One timer serves all of them.
 type spread struct {
@@ -141,7 +174,7 @@ func (s *spread) run() {
 	s.mu.Unlock()
 	for _, one := range ready {
 		if now.Since(one.at) < one.attempt.TTL/2 { // otherwise the process was paused, and the lease may be over
-			one.attempt.askRest()
+			one.attempt.spreadGrant()
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package redlockadapter_test
 
 import (
-	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,16 +10,25 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
-// holders returns the nodes that hold a lock for a lease with its token.
+// field returns a field of a lock's record on a node, in its latest life.
+func (f *virtualFleet) field(node int, lock, name string) string {
+	mini := f.nodes[node].mini
+	life, _ := mini.Get("{" + redlockadapter.DefaultNamespace + "}:life")
+	return mini.HGet("{"+redlockadapter.DefaultNamespace+"}:"+life+":lock:"+lock, name)
+}
+
+// holders returns the nodes that hold all locks of a lease with its token.
 func (f *virtualFleet) holders(lease Held) (nodes []int) {
-	for i, n := range f.nodes {
-		for _, key := range n.mini.Keys() {
-			if strings.HasSuffix(key, ":lock:"+string(lease.Resources[0])) && n.mini.HGet(key, "nonce") == lease.Name &&
-				n.mini.HGet(key, "token") == lease.Token.String() {
-				nodes = append(nodes, i)
-			}
+	for i := range f.nodes {
+		held := true
+		for _, lock := range lease.Resources {
+			held = held && f.field(i, string(lock), "nonce") == lease.Name && f.field(i, string(lock), "token") == lease.Token.String()
+		}
+		if held {
+			nodes = append(nodes, i)
 		}
 	}
 	return nodes
@@ -56,6 +65,38 @@ func TestShortLeaseAsksAQuorum(t *testing.T) {
 			acquires += n.countAcquires()
 		}
 		require.Equal(t, 3, acquires)
+	})
+}
+
+// Processes that list the nodes in another order ask the same nodes first, so that those who contend for
+// a lock meet there.
+func TestProcessesAskTheSameNodesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 5).init(t)
+		b := f.backend(t)
+		slices.Reverse(f.config.Nodes)
+		reversed := f.backend(t)
+		f.config.Nodes = append(f.config.Nodes[2:], f.config.Nodes[:2]...)
+		rotated := f.backend(t)
+		for _, lock := range []fencing.Resource{"a", "b", "c", "d", "e", "f"} {
+			held := acquireAlone(t, b, lock)
+			advance(50 * time.Millisecond) // all nodes have its token, so that a quorum decides the next attempts
+			require.NoError(t, b.Release(t.Context(), held))
+			synctest.Wait()
+			var first []int
+			for _, process := range []*redlockadapter.Backend{b, reversed, rotated} {
+				held := acquireAlone(t, process, lock)
+				nodes := f.holders(held)
+				require.Len(t, nodes, 3)
+				if first == nil {
+					first = nodes
+				}
+				require.Equal(t, first, nodes, "lock %s", lock)
+				require.NoError(t, process.Release(t.Context(), held))
+				synctest.Wait() // it is released on all nodes
+			}
+		}
 	})
 }
 

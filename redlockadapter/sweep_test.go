@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 		renew(2 * virtualTTL)
 		require.Len(t, live(t, b), 3)
 		require.NoError(t, b.Sweep(ctx))
-		require.Len(t, f.nodes[0].mini.Keys(), 2, "the state and the life")
+		require.Len(t, f.nodes[0].mini.Keys(), 3, "the state, the life and the lease, which the node took back")
 		require.Len(t, live(t, b), 3, "the state of the current life stays")
 		requireHolder(t, b, "held", held.Token)
 	})

@@ -81,7 +81,7 @@ func (n *Node) with(resources []fencing.Resource, script func(locks []*Record)) 
 	}
 	script(locks)
 	for _, resource := range resources {
-		if r := d.locks[resource]; r.Token == fencing.None && r.Ended == "" && r.Broken == "" && !r.Waiting && len(r.Waiters) == 0 {
+		if r := d.locks[resource]; r.Token == fencing.None && r.Released == "" && r.Broken == "" && !r.Waiting && len(r.Waiters) == 0 {
 			delete(d.locks, resource)
 		}
 	}
@@ -106,8 +106,8 @@ func (n *Node) Renew(now int64, resources []fencing.Resource, c Call) (reply Rep
 }
 
 // Release runs release.lua.
-func (n *Node) Release(now int64, resources []fencing.Resource, nonce, cause string, wake Wake, refuse bool) (woken []Waiter) {
-	n.with(resources, func(locks []*Record) { woken = Release(now, locks, nonce, cause, wake, refuse) })
+func (n *Node) Release(now int64, resources []fencing.Resource, e End) (woken []Waiter) {
+	n.with(resources, func(locks []*Record) { woken = Release(now, locks, e) })
 	return woken
 }
 

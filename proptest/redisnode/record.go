@@ -11,10 +11,12 @@ import (
 type Record struct {
 	Nonce        string // the attempt that holds the lock until Until; "" if none
 	Until        int64
-	Token        fencing.Token // the last token that was accepted; None if there is none
+	Token        fencing.Token // of Nonce: the granted one once the node knows it, before that the accepted one
+	Counter      fencing.Token // the largest token that was accepted, if it is above Token
 	Details      string
-	Ended        string // the attempt that ended last here
-	Broken       string // the attempt that was broken last here
+	Released     string        // the attempt that was released last here
+	Ended        fencing.Token // the largest token whose lease was released or broken here
+	Broken       string        // the attempt that was broken last here
 	Waiting      bool   // there may be waiters
 	Waiters      []Waiter
 	WaitersUntil int64 // when the queue of waiters expires
@@ -35,9 +37,9 @@ func (r *Record) held(now int64) bool { return r.Nonce != "" && r.Until > now }
 // last returns the token that the next one must exceed, besides the floor.
 func (r *Record) last(s *State) fencing.Token {
 	if r.Token != fencing.None {
-		return r.Token
+		return max(r.Token, r.Counter)
 	}
-	return s.Max
+	return max(s.Max, r.Counter)
 }
 
 func (r *Record) queue(now int64) []Waiter {
@@ -64,8 +66,8 @@ func (r *Record) leave(now int64, name string) {
 	r.Waiters = slices.DeleteFunc(slices.Clone(r.queue(now)), func(o Waiter) bool { return o.Name == name })
 }
 
-func (r *Record) take(nonce string, until int64, token fencing.Token, c *Call) {
-	r.Nonce, r.Until, r.Token, r.Details = nonce, until, token, c.Details
+func (r *Record) take(c *Call, until int64, token fencing.Token) {
+	r.Nonce, r.Until, r.Token, r.Details = c.Nonce, until, token, c.Details
 }
 
 // Wake says which waiters a release wakes.
@@ -88,28 +90,39 @@ const (
 
 // Cause returns why the last attempt ended.
 func (r *Record) Cause() string {
-	if r.Ended != "" && r.Ended == r.Broken {
+	if r.Released != "" && r.Released == r.Broken {
 		return Broken
 	}
 	return Released
 }
 
-// Release is release.lua. It returns the woken waiters. With refuse, late calls of the
-// attempt are refused also where it held nothing.
-func Release(now int64, locks []*Record, nonce, cause string, wake Wake, refuse bool) []Waiter {
+// End has the arguments of release.
+type End struct {
+	Nonce  string
+	Token  fencing.Token // None if the attempt was not granted
+	Cause  string
+	Wake   Wake
+	Refuse bool // late calls of the attempt, also where it held nothing
+}
+
+// Release is release.lua. It returns the woken waiters.
+func Release(now int64, locks []*Record, e End) []Waiter {
 	var woken []Waiter
 	for _, r := range locks {
-		freed := r.Nonce == nonce
+		freed := r.Nonce == e.Nonce
 		if freed {
 			r.Nonce = ""
 		}
-		if freed || refuse {
-			r.Ended = nonce
+		if freed || e.Refuse || e.Token != fencing.None {
+			r.Released, r.Ended = e.Nonce, max(r.Ended, e.Token)
+			if r.Until == 0 {
+				r.Until = now
+			}
 		}
-		if cause == Broken {
-			r.Broken = nonce
+		if e.Cause == Broken {
+			r.Broken = e.Nonce
 		}
-		if r.Waiting && (wake == WakeAny || wake == WakeNext && freed) {
+		if r.Waiting && (e.Wake == WakeAny || e.Wake == WakeNext && freed) {
 			if queue := r.queue(now); len(queue) > 0 {
 				woken, r.Waiters = append(woken, queue[0]), slices.Clone(queue[1:])
 			} else {

@@ -68,8 +68,11 @@ func (b *both) step() (what string, model, real any) {
 	switch k := b.IntN(20); {
 	case k < 6:
 		c, some := b.call(), b.some()
-		waiter := c.Waiter.Name
-		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, waiter, c.Waiter.Ticket))
+		waiter, granted := c.Waiter.Name, c.Token.String()
+		if c.Token == fencing.None || b.IntN(3) > 0 {
+			c.Token, granted = fencing.None, ""
+		}
+		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, waiter, c.Waiter.Ticket, granted))
 		return "acquire", b.node.Acquire(b.now, some, c), reply
 	case k < 8:
 		c, some := b.call(), b.some()
@@ -108,8 +111,11 @@ func (b *both) release() (string, any, any) {
 	c, some := b.call(), b.some()
 	wake, refuse := []Wake{WakeNext, WakeAny, WakeNone}[b.IntN(3)], b.IntN(2)
 	cause := []string{Released, Broken}[b.IntN(2)]
-	b.run(b.now, "release", b.keys(some), c.Nonce, cause, "wake:", string(wake), refuse)
-	b.node.Release(b.now, some, c.Nonce, cause, wake, refuse == 1)
+	if b.IntN(2) == 0 {
+		c.Token = fencing.None
+	}
+	b.run(b.now, "release", b.keys(some), c.Nonce, cause, "wake:", string(wake), refuse, uint64(c.Token))
+	b.node.Release(b.now, some, End{Nonce: c.Nonce, Token: c.Token, Cause: cause, Wake: wake, Refuse: refuse == 1})
 	return "release", nil, nil // there are no subscribers
 }
 
@@ -138,7 +144,7 @@ func (b *both) inspect(resource fencing.Resource, about string) int {
 	r, left, ok := b.node.Inspect(b.now, resource)
 	model := []string{"empty"}
 	if ok {
-		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Ended, r.Cause()}
+		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Released, r.Cause()}
 		for _, w := range r.Waiters {
 			model = append(model, w.Name, strconv.FormatInt(w.Ticket, 10))
 		}

@@ -116,7 +116,8 @@ func (s *server) record(resource fencing.Resource) Record {
 	queue, err := s.client.ZRangeWithScores(context.Background(), s.key("waiting", string(resource)), 0, -1).Result()
 	require.NoError(s.t, err)
 	r := Record{Nonce: fields["nonce"], Until: int64(number(s.t, fields["until"])), Token: fencing.Token(number(s.t, fields["token"])),
-		Details: fields["details"], Ended: fields["ended"], Broken: fields["broken"], Waiting: fields["waiting"] == "1"}
+		Counter: fencing.Token(number(s.t, fields["counter"])), Details: fields["details"],
+		Released: fields["released"], Ended: fencing.Token(number(s.t, fields["ended"])), Broken: fields["broken"], Waiting: fields["waiting"] == "1"}
 	for _, w := range queue {
 		r.Waiters = append(r.Waiters, Waiter{Ticket: int64(w.Score), Name: w.Member.(string)})
 	}

@@ -50,7 +50,7 @@ type Call struct {
 	Version      uint64
 	Fleet, Nonce string
 	TTL          int64         // acquire, renew
-	Token        fencing.Token // raise, renew
+	Token        fencing.Token // raise, renew; acquire: the granted one, or None
 	Details      string        // acquire, renew
 	Waiter       Waiter        // acquire; without a name the caller does not wait
 }
@@ -81,7 +81,7 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	}
 	mine, token, held := true, fencing.None, Reply{}
 	for _, r := range locks {
-		if r.Ended == c.Nonce {
+		if r.Released == c.Nonce || c.Token != fencing.None && c.Token <= r.Ended {
 			return Reply{Reason: Ended}
 		}
 		switch {
@@ -101,19 +101,31 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	if held.Reason == Held {
 		return held
 	}
-	if !mine {
+	switch {
+	case c.Token != fencing.None:
+		token = max(token, c.Token)
+	case !mine:
 		token = max(token, s.Floor) + 1
 	}
 	if token > s.Ceiling {
 		return Reply{Reason: AtCeiling}
 	}
 	for _, r := range locks {
-		r.take(c.Nonce, now+c.TTL, token, c)
+		if c.Token == fencing.None {
+			r.take(c, now+c.TTL, token)
+		} else {
+			r.take(c, now+c.TTL, c.Token)
+			r.Counter = token
+		}
 		if c.Waiter.Name != "" {
 			r.leave(now, c.Waiter.Name)
 		}
 	}
-	return s.accept(c, token)
+	reply := s.accept(c, token)
+	if c.Token != fencing.None {
+		reply.Token = c.Token
+	}
+	return reply
 }
 
 // Raise is raise.lua.
@@ -125,7 +137,7 @@ func (s *State) Raise(now int64, locks []*Record, c *Call) Reply {
 		return Reply{Reason: AtCeiling}
 	}
 	for _, r := range locks {
-		if r.Nonce != c.Nonce || r.Until <= now || r.Token > c.Token {
+		if r.Nonce != c.Nonce || r.Until <= now || r.last(s) > c.Token {
 			return Reply{Reason: Lost}
 		}
 	}
@@ -141,16 +153,22 @@ func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
 		return reply
 	}
 	for _, r := range locks {
+		other := r.Nonce != "" && r.Nonce != c.Nonce
 		switch {
-		case r.Ended == c.Nonce:
+		case r.Released == c.Nonce || c.Token <= r.Ended:
 			return Reply{Reason: Ended}
+		case other && (r.held(now) || r.Token > c.Token):
+			return Reply{Reason: Taken}
 		case r.Nonce == c.Nonce && r.Until > now:
-		case r.held(now) || r.last(s) > c.Token || c.Token <= s.Floor || c.Token > s.Ceiling:
+		case c.Token > s.Ceiling || r.Token != fencing.None && r.last(s) < s.Floor:
 			return Reply{Reason: Taken}
 		}
 	}
 	for _, r := range locks {
-		r.take(c.Nonce, now+c.TTL, max(r.last(s), c.Token), c)
+		if last := r.last(s); last > c.Token {
+			r.Counter = last
+		}
+		r.take(c, now+c.TTL, c.Token)
 	}
 	return s.accept(c, c.Token)
 }

@@ -41,6 +41,7 @@ type round struct {
 	unknown []bool // nodes that may still execute an unanswered call
 	old     bool   // some node has a newer version
 	decided bool
+	granted bool
 	ended   bool
 }
 
@@ -120,7 +121,7 @@ func (v *redisClient) act(t *round, raises []quorum.Raise) {
 	}
 	t.decided = true
 	if t.core.Outcome() == quorum.Granted && v.now().Since(t.sent) < v.policy.TTL-v.policy.Drift {
-		t.attempt.unlogged = true
+		t.granted, t.attempt.unlogged = true, true
 		v.granted(t.attempt, t.attempt.key, t.core.Token())
 		v.w.timer(v.process, v.policy.Renew, func() { v.renew(t) })
 		return
@@ -161,8 +162,13 @@ func (v *redisClient) end(t *round) {
 
 // endOn releases a round on one node, and repeats it if the node does not answer.
 func (v *redisClient) endOn(t *round, s *redisServer, refuse bool, times int) {
+	token := fencing.None
+	if t.granted {
+		token = t.core.Token()
+	}
 	call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) bool {
-		node.Release(now, []resource{t.attempt.name}, t.name, "released", redisnode.WakeNext, refuse)
+		node.Release(now, []resource{t.attempt.name}, redisnode.End{Nonce: t.name, Token: token, Cause: redisnode.Released,
+			Wake: redisnode.WakeNext, Refuse: refuse})
 		return true
 	}, func(_, ok bool) {
 		if !ok && times < 3 {

@@ -3,8 +3,9 @@
 -- KEYS  1 the node's state, 2... the record of each lock
 -- ARGV  1 version, 2 fleet, 3 nonce, 4 TTL (ms), 5 details,
 --       6 waiter: "PROCESS HOLDER" to wake when the lock is free, or "",
---       7 ticket: the waiter's place in the queue
--- Reply the accepted token, or {reason, ...}:
+--       7 ticket: the waiter's place in the queue,
+--       8 the granted token, if a quorum of other nodes has granted the attempt, or ""
+-- Reply the granted token, or else the accepted one, or {reason, ...}:
 --       empty, format FORMAT, fleet FLEET, version VERSION, ended, held LEFT NONCE, ceiling
 --
 -- A node never accepts a token for a lock at or below one that it accepted before. The
@@ -18,10 +19,12 @@ if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'ve
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local nonce, mine, left, holder, token = ARGV[3], true, 0, nil, 0
+local nonce, granted, mine, left, holder, token = ARGV[3], tonumber(ARGV[8]), true, 0, nil, 0
 for i = 2, #KEYS do
-  local owner, deadline, last, ended = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'ended'))
-  if ended == nonce then return {'ended'} end
+  local owner, deadline, last, counter, released =
+    unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released'))
+  if released == nonce then return {'ended'} end
+  if granted and granted <= tonumber(redis.call('HGET', KEYS[i], 'ended') or 0) then return {'ended'} end
   local remaining = (deadline or 0) - now
   if not owner or owner == '' or remaining <= 0 then
     mine = false
@@ -35,17 +38,23 @@ for i = 2, #KEYS do
       redis.call('HSET', KEYS[i], 'waiting', '1')
     end
   end
-  token = math.max(token, tonumber(last or max))
+  token = math.max(token, tonumber(last or max), tonumber(counter or 0))
 end
 if holder then return {'held', left, holder} end
-if not mine then token = math.max(token, tonumber(floor)) + 1 end -- a repeated attempt gets its token again
+if granted then
+  token = math.max(token, granted) -- this is not a vote: the counter stays, or grows to the granted token
+elseif not mine then
+  token = math.max(token, tonumber(floor)) + 1 -- a repeated attempt gets its token again
+end
 if token > tonumber(ceiling) then return {'ceiling'} end
 
 local text, deadline = string.format('%d', token), string.format('%d', now + ARGV[4])
 for i = 2, #KEYS do
-  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', deadline, 'token', text, 'details', ARGV[5])
+  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', deadline, 'token', granted and ARGV[8] or text,
+    'details', ARGV[5])
+  if granted then redis.call('HSET', KEYS[i], 'counter', text) end
   if ARGV[6] ~= '' then redis.call('ZREM', (string.gsub(KEYS[i], ':lock:', ':waiting:', 1)), ARGV[6]) end
 end
 if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', text) end
 if version ~= ARGV[1] then redis.call('HSET', KEYS[1], 'version', ARGV[1]) end
-return token
+return granted or token

@@ -28,9 +28,15 @@ type Attempt struct {
 
 // Acquire takes the locks and has a token accepted. A process that waits passes its
 // name as waiter and its place in the queue as ticket, the wall time in microseconds at which it
-// began to wait; both are empty otherwise.
-func (a *Attempt) Acquire(waiter, ticket string) *redisconn.Request {
-	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, waiter, ticket)
+// began to wait; both are empty otherwise. granted is the granted token, None while the
+// attempt is not granted.
+func (a *Attempt) Acquire(waiter, ticket string, granted fencing.Token) *redisconn.Request {
+	known := ""
+	if granted != fencing.None {
+		known = granted.String()
+	}
+	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details,
+		waiter, ticket, known)
 }
 
 // Raise has a larger token accepted where the attempt holds the locks.
@@ -108,6 +114,8 @@ type Release struct {
 	// Late refuses a copy of the attempt's acquire or renewal that arrives after the
 	// release, over another connection.
 	Late bool
+	// Token is the granted token, None if the attempt was not granted.
+	Token fencing.Token
 }
 
 // Request returns the call of the script.
@@ -116,7 +124,7 @@ func (r *Release) Request() *redisconn.Request {
 	if r.Late {
 		late = "1"
 	}
-	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake), late)
+	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake), late, r.Token.String())
 }
 
 // Woken reports whether a reply to a release says that a process was woken.

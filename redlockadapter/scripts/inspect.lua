@@ -2,17 +2,18 @@
 --
 -- KEYS  1 the node's state, 2 the record of the lock
 -- Reply {empty}, {format, FORMAT}, or
---       {nonce, time left (ms, 0 if free), token, details, nonce that ended last, its cause, waiter, ticket, waiter, ticket...}
+--       {nonce, time left (ms, 0 if free), token, details,
+--       nonce that was released last, its cause, waiter, ticket, waiter, ticket...}
 local format = redis.call('HGET', KEYS[1], 'format')
 if not format then return {'empty'} end
 if format ~= '1' then return {'format', format} end
-local owner, deadline, token, details, ended, broken =
-  unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'ended', 'broken'))
+local owner, deadline, token, details, released, broken =
+  unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'released', 'broken'))
 local time = redis.call('TIME')
 local left = (deadline or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
 if not owner or owner == '' or left < 0 then left = 0 end
-local cause = ended and ended == broken and 'broken' or 'released'
-local reply = {owner or '', string.format('%d', left), token or '0', details or '', ended or '', cause}
+local cause = released and released == broken and 'broken' or 'released'
+local reply = {owner or '', string.format('%d', left), token or '0', details or '', released or '', cause}
 for _, field in ipairs(redis.call('ZRANGE', (string.gsub(KEYS[2], ':lock:', ':waiting:', 1)), 0, -1, 'WITHSCORES')) do
   reply[#reply + 1] = field
 end

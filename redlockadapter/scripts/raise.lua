@@ -16,8 +16,9 @@ if token > tonumber(ceiling) then return {'ceiling'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #KEYS do
-  local owner, deadline, last = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token'))
-  if owner ~= ARGV[3] or tonumber(deadline) <= now or tonumber(last) > token then return {'lost'} end
+  local owner, deadline, last, counter = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter'))
+  if owner ~= ARGV[3] or tonumber(deadline) <= now then return {'lost'} end
+  if math.max(tonumber(last), tonumber(counter or 0)) > token then return {'lost'} end
 end
 for i = 2, #KEYS do redis.call('HSET', KEYS[i], 'token', ARGV[4]) end
 if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', ARGV[4]) end

@@ -15,7 +15,7 @@ import (
 type Record struct {
 	Name    string        // of the attempt that holds the lock, empty if it is free
 	Left    time.Duration // until the attempt expires on the node
-	Token   fencing.Token // the last accepted one
+	Token   fencing.Token // of the attempt: the granted one once the node knows it, before that the accepted one
 	Details string        // of the attempt
 	Ended   string        // the attempt that was released or broken last
 	Cause   Cause         // of Ended

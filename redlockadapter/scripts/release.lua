@@ -5,18 +5,23 @@
 --       4 which process to wake: "next" for the longest waiter if this call freed the lock,
 --         "any" for the longest waiter, "none",
 --       5 "1" to refuse a copy of this attempt's acquire or renew that arrives later, over
---         another connection
+--         another connection,
+--       6 the granted token, 0 if the attempt was not granted
 -- Reply the number of processes that were woken
 --
--- The token stays in the record: the next acquire must exceed it.
-local woken = 0
+-- The token stays in the record: the next acquire must exceed it. Endings are in the order of tokens: no
+-- lease whose token is at or below the largest one that ended is ever renewed, whatever arrives late.
+local woken, token = 0, tonumber(ARGV[6])
 for i = 1, #KEYS do
-  local owner, waiting = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'waiting'))
+  local owner, waiting, ended = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'waiting', 'ended'))
   local freed = owner == ARGV[1]
+  if token > tonumber(ended or 0) then ended = ARGV[6] end
   if freed then
-    redis.call('HSET', KEYS[i], 'nonce', '', 'ended', ARGV[1])
-  elseif ARGV[5] == '1' then
-    redis.call('HSET', KEYS[i], 'ended', ARGV[1])
+    redis.call('HSET', KEYS[i], 'nonce', '', 'released', ARGV[1], 'ended', ended or '0')
+  elseif ARGV[5] == '1' or token > 0 then
+    redis.call('HSET', KEYS[i], 'released', ARGV[1], 'ended', ended or '0')
+    local time = redis.call('TIME') -- sweep.lua removes a record after this
+    redis.call('HSETNX', KEYS[i], 'until', string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000)))
   end
   if ARGV[2] == 'broken' then redis.call('HSET', KEYS[i], 'broken', ARGV[1]) end
   if waiting and (ARGV[4] == 'any' or ARGV[4] == 'next' and freed) then

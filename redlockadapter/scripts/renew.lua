@@ -5,8 +5,11 @@
 -- Reply the token, or {reason, ...}:
 --       empty, format FORMAT, fleet FLEET, version VERSION, ended, taken
 --
--- If the lease expired on this node, or was never accepted here, the node takes it back
--- only if it has accepted no token above the lease's token since.
+-- A renewal is not a vote: the node's counter stays, or grows to the lease's token. If the lease expired
+-- on this node or was never here, as after a restart, the node takes it back, unless
+--   - this lease, or one with a larger token, was released or broken;
+--   - another attempt holds the lock, or held it until it expired, with a larger token;
+--   - the floor was raised since: the lock may have been granted in correctness mode.
 local format, version, fleet, max, floor, ceiling =
   unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'max', 'floor', 'ceiling'))
 if not format then return {'empty'} end
@@ -16,20 +19,23 @@ if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'ve
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local nonce, token, tokens = ARGV[3], tonumber(ARGV[6]), {}
+local nonce, token, counters = ARGV[3], tonumber(ARGV[6]), {}
 for i = 2, #KEYS do
-  local owner, deadline, last, ended = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'ended'))
-  if ended == nonce then return {'ended'} end
-  last = tonumber(last or max)
+  local owner, deadline, last, counter, released, ended =
+    unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released', 'ended'))
+  if released == nonce or token <= tonumber(ended or 0) then return {'ended'} end
   local current = tonumber(deadline or 0) > now
+  local other = owner and owner ~= '' and owner ~= nonce
+  if other and (current or tonumber(last) > token) then return {'taken'} end
+  counters[i] = math.max(tonumber(last or max), tonumber(counter or 0))
   if owner ~= nonce or not current then
-    local held = current and owner and owner ~= '' and owner ~= nonce
-    if held or last > token or token <= tonumber(floor) or token > tonumber(ceiling) then return {'taken'} end
+    if token > tonumber(ceiling) or last and counters[i] < tonumber(floor) then return {'taken'} end
   end
-  tokens[i] = string.format('%d', math.max(last, token))
 end
 for i = 2, #KEYS do
-  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', string.format('%d', now + ARGV[4]), 'token', tokens[i], 'details', ARGV[5])
+  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', string.format('%d', now + ARGV[4]), 'token', ARGV[6],
+    'details', ARGV[5])
+  if counters[i] > token then redis.call('HSET', KEYS[i], 'counter', string.format('%d', counters[i])) end
 end
 if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', ARGV[6]) end
 if version ~= ARGV[1] then redis.call('HSET', KEYS[1], 'version', ARGV[1]) end
