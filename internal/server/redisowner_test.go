@@ -93,6 +93,16 @@ func testInventedLeases(t *testing.T, address, alices, bobs string, users *auth.
 	requireLost(t, his, id, invented)
 	require.Equal(t, "not-held", his.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: invented}}}).Error.GetCode())
 
+	// The release of a lease that he invents on a lock that he may acquire does not end hers.
+	for _, token := range []uint64{answer.Token, answer.Token + 1, 1 << 52} {
+		invented := &pb.HeldLease{Nonce: 7, Name: strings.TrimSuffix(answer.Name, "alice.w@example.org") + "bob", Resources: []string{"fast/2"}, Token: token,
+			TtlNanos: int64(longTTL)}
+		require.Nil(t, his.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: invented}}}).Error)
+		renewed := hers.call(id, renew)
+		require.Nil(t, renewed.Error)
+		require.Empty(t, renewed.Lost, "she still holds it")
+	}
+
 	// What she invents on a lock that she may acquire does not enter its history.
 	invented = &pb.HeldLease{Nonce: 7, Name: strings.Replace(answer.Name, ".7.", ".7.x", 1), Resources: []string{"fast/3"}, Token: 1, TtlNanos: int64(longTTL), Holder: "nobody"}
 	require.Nil(t, hers.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: invented}}}).Error)

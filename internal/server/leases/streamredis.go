@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
@@ -193,7 +194,8 @@ func (st *stream) releaseInRedis(id engine.SessionID, call *pb.ReleaseCall) erro
 	if err != nil {
 		return err
 	}
-	if !st.known.has(&held) { // the client may have invented it
+	if err := st.checkGranted(&held); err != nil { // the client may have invented it
+		held.Token = fencing.None // it must not end the leases of others
 		return st.service.redis.end(st.ctx, held)
 	}
 	st.known.remove(held.Name)
