@@ -4,9 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // A release that overtakes a renewal refuses a late copy of it on the nodes that were not asked
@@ -37,4 +40,28 @@ func TestOldGrantsAreNotSpread(t *testing.T) {
 	s.run()
 	require.EqualValues(t, 0b11000, a.unasked)
 	require.Empty(t, s.queue)
+}
+
+// A lease is valid from before the first nodes are asked, also if the grant depends on nodes that are asked
+// later.
+func TestValidityCountsFromTheFirstAsk(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	config := Config{}.withDefaults()
+	for _, address := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"} {
+		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
+	}
+	decide := func(asked time.Duration) error {
+		b := newBackend(config)
+		b.cancel()
+		a := b.newAttempt(engine.Held{Resources: []fencing.Resource{"a"}, TTL: ttl}, 1)
+		a.votes.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5})
+		a.votes.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 5}) // it was asked later
+		close(a.decided)
+		return b.decide(t.Context(), a, b.clock.Now().Add(-asked), false)
+	}
+	require.NoError(t, decide(ttl/2))
+	err := decide(ttl)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.ErrorContains(t, err, "longer than the lease lasts")
 }
