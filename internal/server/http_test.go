@@ -80,6 +80,24 @@ func TestCallerDisconnects(t *testing.T) {
 	eventually(t, "the call has left the queue", func() bool { return waiters() == 0 })
 }
 
+// An attempt that is answered with held has ended, also if the caller could repeat it by its
+// nonce: it must not be granted later, without anybody who knows.
+func TestHeldAttemptLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	first := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"5m"}`)
+	opened := mustPost(t, s.Address(), "/v1/open-session", `{"ttl":"5m"}`)
+	for _, fields := range []string{`"nonce":1,"wait":"50ms"`, `"wait":"50ms"`, `"nonce":2`} {
+		code, refused := post(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"a","sessionId":%q,%s}`, opened["sessionId"], fields))
+		require.Equal(t, http.StatusConflict, code, refused)
+		require.Equal(t, "held", refused["code"])
+		lock := mustPost(t, s.Address(), "/v1/inspect", `{"resource":"a"}`)["lock"].(map[string]any)
+		require.Nil(t, lock["waiters"], "an attempt with %s is still queued", fields)
+	}
+	mustPost(t, s.Address(), "/v1/release", leaseName(first))
+	mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
+}
+
 // Only a lease that was held is reported as released, also by session and nonce.
 func TestReleaseReportsHeldLeases(t *testing.T) {
 	t.Parallel()

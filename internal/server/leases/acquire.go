@@ -74,8 +74,8 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		return err
 	})
 	if err != nil {
-		if cause := context.Cause(limited); ctx.Err() == nil && errors.Is(cause, engine.ErrHeld) {
-			err = cause
+		if !errors.Is(err, engine.ErrUncertain) {
+			err = waitOver(limited, ctx, err) // also of a wait for a migration
 		}
 		return nil, a.withHolder(ctx, err)
 	}
@@ -156,7 +156,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 	id := newMarkedID(redisMark)
 	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, a.request)
 	if err != nil {
-		return nil, err
+		return nil, waitOver(ctx, caller, err) // the engine has released the attempt
 	}
 	if a.queued.Load() { // the caller counts the TTL from the answer
 		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {

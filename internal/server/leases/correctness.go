@@ -22,8 +22,7 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		a.abandon(caller, s, err)
-		return nil, err
+		return nil, a.abandon(caller, s, waitOver(ctx, caller, err))
 	}
 	return a.response(grant, s.id, s.ttl), nil
 }
@@ -88,21 +87,34 @@ func grantedBut(err error) error {
 	return fmt.Errorf("%w: the lease was granted, but not renewed: %w", engine.ErrUncertain, err)
 }
 
-// abandon ends a failed attempt, so that it leaves nothing behind, unless the
-// caller can repeat it by its nonce. An invalid call made no attempt: its nonce may
-// be that of a live attempt.
-func (a *acquisition) abandon(ctx context.Context, s *session, err error) {
-	single := a.call.SessionId == ""
-	repeatable := a.call.Nonce != 0 && errors.Is(err, engine.ErrUncertain)
-	invalid := !single && errors.Is(err, engine.ErrInvalid)
-	if repeatable || invalid {
-		return
+// waitOver returns engine.ErrHeld if the wait for the lock is over, else err. ctx ends with
+// the wait, caller when the caller is gone.
+func waitOver(ctx, caller context.Context, err error) error {
+	if cause := context.Cause(ctx); caller.Err() == nil && errors.Is(cause, engine.ErrHeld) {
+		return cause
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	return err
+}
+
+// abandon ends a failed attempt, so that it leaves nothing behind, and returns the error for
+// the caller. A refused attempt has left nothing. An attempt with an uncertain outcome stays
+// if the caller can repeat it by its nonce. One that has waited long enough is ended before
+// the answer, or the answer is uncertain: nobody would know of a later grant.
+func (a *acquisition) abandon(ctx context.Context, s *session, err error) error {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if single {
-		_ = s.close(ctx) // otherwise it expires
-	} else {
-		_ = s.raft.Release(ctx, a.request.Nonce)
+	waited := a.request.Wait && errors.Is(err, engine.ErrHeld)
+	uncertain := errors.Is(err, engine.ErrUncertain)
+	switch {
+	case a.call.SessionId == "":
+		_ = s.close(cleanup) // otherwise it expires
+		return err
+	case !waited && !uncertain, uncertain && a.call.Nonce != 0:
+		return err
 	}
+	if left := s.raft.Release(cleanup, a.request.Nonce); left != nil && !errors.Is(left, engine.ErrLost) {
+		return fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and nonce (%w)",
+			engine.ErrUncertain, a.request.Nonce, left)
+	}
+	return err
 }
