@@ -18,10 +18,11 @@ import (
 const (
 	// scanInterval is the shortest time between two scans.
 	scanInterval = 500 * time.Millisecond
-	// redisInterval is the shortest time between two lists of the Redis nodes.
-	redisInterval = time.Second
-	// redisTimeout bounds a list of the Redis nodes, and firstList the time for which the
-	// first scan waits for one.
+	// redisInterval is the shortest time between two lists of the Redis nodes. A list that
+	// nobody has replaced for outdated after it was due is not shown any more.
+	redisInterval, outdated = time.Second, 3 * time.Second
+	// redisTimeout bounds a list of the Redis nodes, and firstList the time for which a
+	// scan waits if there is none.
 	redisTimeout, firstList = 5 * time.Second, time.Second
 	// maxInRedis is the number of locks in efficiency mode that are listed. Each costs a
 	// request to every node.
@@ -143,7 +144,8 @@ func (s *Service) scanAll() *scan {
 }
 
 // listRedis returns the last list of the locks in efficiency mode, and starts a new one if
-// that is due. Only the first call waits for it: nodes that do not answer delay no scan.
+// that is due. Only the first call, and the first one after a time without viewers, waits for
+// it: otherwise nodes that do not answer delay no scan.
 func (s *Service) listRedis() redisList {
 	s.redisMu.Lock()
 	defer s.redisMu.Unlock()
@@ -151,6 +153,9 @@ func (s *Service) listRedis() redisList {
 	if s.listing == nil && (s.inRedis.at.IsZero() || begin.Until(s.redisNext) <= 0) {
 		s.listing = make(chan struct{})
 		go s.renewRedisList(s.inRedis, begin, s.listing)
+		if begin.Since(s.redisNext) > outdated {
+			s.inRedis = redisList{}
+		}
 	}
 	if s.inRedis.at.IsZero() {
 		done := s.listing
