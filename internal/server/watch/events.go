@@ -21,7 +21,7 @@ type view struct {
 	*Watcher
 	send     func(*pb.Event)
 	seen     map[fencing.Resource]engine.Status
-	seenAt   map[fencing.Resource]engine.Instant
+	askedAt  map[fencing.Resource]engine.Instant // when the state in seen was asked for
 	isSynced bool
 }
 
@@ -34,8 +34,9 @@ func (v *view) synced() {
 	}
 }
 
-// update sends the events that lead from the reported status of a lock to now.
-func (v *view) update(ctx context.Context, now engine.Status) {
+// update sends the events that lead from the reported status of a lock to now, which was
+// asked for at asked.
+func (v *view) update(ctx context.Context, now engine.Status, asked engine.Instant) {
 	before := v.seen[now.Resource]
 	event := func(kind string, p *engine.Party, place int) {
 		v.record(now, kind, p)
@@ -65,10 +66,10 @@ func (v *view) update(ctx context.Context, now engine.Status) {
 	}
 	if len(now.Holders)+len(now.Waiters) == 0 {
 		delete(v.seen, now.Resource)
-		delete(v.seenAt, now.Resource)
+		delete(v.askedAt, now.Resource)
 		return
 	}
-	v.seen[now.Resource], v.seenAt[now.Resource] = now, v.router.Clock.Now()
+	v.seen[now.Resource], v.askedAt[now.Resource] = now, asked
 }
 
 // record adds an event of a lock in efficiency mode to its history. The Hub reports those
@@ -90,17 +91,15 @@ func (v *view) record(now engine.Status, kind string, p *engine.Party) {
 
 // reason returns why a holder's lease ended, as an event type. The Redis nodes
 // report "expired" also for a lease whose end they have forgotten; reason returns
-// "ended" if the lease cannot have expired yet.
+// "ended" if the lease cannot have expired yet. The time that was left counts from before
+// the nodes were asked: an answer may be late, and the lease has then expired sooner
+// after it.
 func (v *view) reason(ctx context.Context, name fencing.Resource, mode engine.Mode, p *engine.Party) string {
 	if mode != engine.Efficiency {
 		return v.hub.reason(p)
 	}
-	backend, err := v.router.Redis.Backend()
-	if err != nil {
-		return unknownReason
-	}
-	reason, err := backend.Ended(ctx, name, p.Session, p.Nonce)
-	if err != nil || reason == "expired" && v.router.Clock.Now().Since(v.seenAt[name]) < p.TTL-expiryTolerance {
+	reason, err := v.ended(ctx, name, p)
+	if err != nil || reason == "expired" && v.router.Clock.Now().Since(v.askedAt[name]) < p.TTL-expiryTolerance {
 		return unknownReason
 	}
 	return reason

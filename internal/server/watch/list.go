@@ -22,10 +22,19 @@ const defaultPage = 100
 type Watcher struct {
 	router *routing.Router
 	hub    *Hub
+	ended  func(context.Context, fencing.Resource, *engine.Party) (string, error) // redlockadapter.Backend.Ended
 }
 
 // NewWatcher returns a Watcher. hub must be the Observer of the router's node.
-func NewWatcher(router *routing.Router, hub *Hub) *Watcher { return &Watcher{router, hub} }
+func NewWatcher(router *routing.Router, hub *Hub) *Watcher {
+	return &Watcher{router, hub, func(ctx context.Context, name fencing.Resource, p *engine.Party) (string, error) {
+		backend, err := router.Redis.Backend()
+		if err != nil {
+			return "", err
+		}
+		return backend.Ended(ctx, name, p.Session, p.Nonce)
+	}}
+}
 
 // List returns the locks in use that the caller may read, sorted by name. It reads locks
 // in efficiency mode from the Redis nodes, which needs no leader, unless the policies put

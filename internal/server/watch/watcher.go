@@ -20,6 +20,8 @@ const (
 	// checkInterval is the time between two checks that this member still leads
 	// and that the lock has the same mode.
 	checkInterval = 100 * time.Millisecond
+	// pollInterval is the time between two reads of a watched lock in efficiency mode.
+	pollInterval = 50 * time.Millisecond
 	// listInterval is the time between two lists of the locks in efficiency mode,
 	// for a watch on a prefix.
 	listInterval = time.Second
@@ -36,7 +38,7 @@ func (w *Watcher) Watch(r *pb.WatchRequest, stream pb.LeaseService_WatchServer) 
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	v := &view{Watcher: w, seen: map[fencing.Resource]engine.Status{}, seenAt: map[fencing.Resource]engine.Instant{}, send: func(e *pb.Event) {
+	v := &view{Watcher: w, seen: map[fencing.Resource]engine.Status{}, askedAt: map[fencing.Resource]engine.Instant{}, send: func(e *pb.Event) {
 		if err := stream.Send(e); err != nil {
 			cancel(err)
 		}
@@ -65,28 +67,41 @@ func (v *view) watchLock(ctx context.Context, name fencing.Resource) error {
 	}
 }
 
-// watchInRedis watches a lock in efficiency mode.
+// watchInRedis watches a lock in efficiency mode. It polls: Redis does not announce a lock
+// that expires.
 func (v *view) watchInRedis(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		tick := time.NewTicker(checkInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if now, _, _ := v.router.Engine(name); now != backend {
-					cancel(errMigrated)
-				}
-			case <-ctx.Done():
-				return
-			}
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		if err := v.inspect(ctx, name, backend); err != nil {
+			return err
 		}
-	}()
-	return backend.Watch(ctx, name, func(status engine.Status) {
-		v.update(ctx, status)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if now, _, _ := v.router.Engine(name); now != backend {
+			return errMigrated
+		}
+	}
+}
+
+// inspect reports the changes of a lock in efficiency mode. Nodes that do not answer are no
+// error: the next call tries again.
+func (v *view) inspect(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
+	asked := v.router.Clock.Now()
+	status, err := backend.Inspect(ctx, name)
+	switch {
+	case err == nil:
+		v.update(ctx, status, asked)
 		v.synced()
-	})
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !errors.Is(err, engine.ErrUnavailable):
+		return err
+	}
+	return nil
 }
 
 // watchInRaft watches a lock in correctness mode, on the leader.
@@ -102,9 +117,10 @@ func (v *view) watchInRaft(ctx context.Context, name fencing.Resource) error {
 		if all {
 			consistency = raftstore.Linearizable
 		}
+		asked := v.router.Clock.Now()
 		status, err := v.router.Node.Inspect(ctx, name, consistency)
 		if err == nil {
-			v.update(ctx, status)
+			v.update(ctx, status, asked)
 		}
 		return err
 	}
@@ -138,11 +154,12 @@ func (v *view) watchPrefix(ctx context.Context, prefix string) error {
 			if v.router.ModeOf(name) == engine.Efficiency && len(v.seen[name].Holders)+len(v.seen[name].Waiters) == 0 {
 				continue // it migrated, and the list contains it
 			}
+			asked := v.router.Clock.Now()
 			status, err := v.router.Node.Inspect(ctx, name, raftstore.Stale)
 			if err != nil {
 				return err
 			}
-			v.update(ctx, status)
+			v.update(ctx, status, asked)
 		}
 		return nil
 	}
@@ -207,7 +224,7 @@ func (v *view) followHub(ctx context.Context, match func(fencing.Resource) bool,
 
 // resync compares all locks of a mode with a prefix to those that were reported.
 func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) error {
-	now := map[fencing.Resource]engine.Status{}
+	asked, now := v.router.Clock.Now(), map[fencing.Resource]engine.Status{}
 	for after := fencing.Resource(""); ; {
 		page, err := v.list(ctx, mode, prefix, after, raftstore.MaxPage)
 		if err != nil {
@@ -225,11 +242,11 @@ func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) erro
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.seen)) {
 		if _, still := now[name]; !still && v.seen[name].Mode == mode {
-			v.update(ctx, engine.Status{Resource: name, Mode: mode})
+			v.update(ctx, engine.Status{Resource: name, Mode: mode}, asked)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		v.update(ctx, now[name])
+		v.update(ctx, now[name], asked)
 	}
 	return nil
 }
