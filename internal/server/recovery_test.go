@@ -126,6 +126,11 @@ func TestProvideFloor(t *testing.T) {
 	code, answer := post(t, a, "/v1/provide-floor", `{"floor":1}`)
 	require.Equal(t, http.StatusBadRequest, code, answer)
 	restoreSnapshot(t, a, snapshot)
+	status, ready := get(t, "http://"+a+"/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status, "locks are granted in neither mode")
+	require.Contains(t, ready, "has not caught up with the Redis nodes")
+	code, answer = post(t, a, "/v1/acquire", `{"resource":"a"}`)
+	require.Equal(t, http.StatusServiceUnavailable, code, answer)
 	var fleet map[string]any
 	eventually(t, "the service waits for reports", func() bool {
 		fleet = mustPost(t, a, "/v1/get-fleet", `{}`)
@@ -136,4 +141,8 @@ func TestProvideFloor(t *testing.T) {
 	awaitMode(t, a, "fast/", engine.Efficiency)
 	next := acquired(t, a, `{"resource":"fast/a"}`, fleet["proposedFloor"])
 	require.Greater(t, next["token"], last["token"])
+	eventually(t, "the member is ready", func() bool {
+		status, _ := get(t, "http://"+a+"/readyz")
+		return status == http.StatusOK
+	})
 }

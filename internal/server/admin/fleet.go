@@ -19,7 +19,6 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 	state := s.Router.Node.Efficiency()
 	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version, Floor: uint64(state.Floor),
 		Ceiling: uint64(state.Ceiling), Ready: s.Router.Node.Topology().Ready, Next: wire.FromFleet(state.Next)}
-	proposed := max(state.Ceiling, s.Router.Node.Status().LastToken)
 	backend, err := s.Router.Redis.Backend()
 	switch {
 	case err == nil:
@@ -27,13 +26,7 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 	case !state.Fleet.IsZero():
 		response.Nodes = s.eachNodeState(ctx, state.Fleet)
 	}
-	for _, n := range response.Nodes {
-		if n.Ceiling < uint64(fencing.MaxToken) {
-			proposed = max(proposed, fencing.Token(n.Ceiling))
-		}
-		proposed = max(proposed, fencing.Token(n.Max))
-	}
-	response.ProposedFloor = uint64(min(proposed, fencing.MaxToken-recovery.Jump) + recovery.Jump)
+	response.ProposedFloor = uint64(proposeFloor(max(state.Ceiling, s.Router.Node.Status().LastToken), response.Nodes))
 	if step, leads := s.Keeper.Progress(); leads {
 		response.WaitingFor = step.Waiting
 	}
@@ -41,6 +34,18 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 		response.WaitingFor = missingVotes(response.Nodes)
 	}
 	return response, nil
+}
+
+// proposeFloor returns a floor that is far above every token that the log or a Redis node
+// knows of. The nodes that do not answer may have granted larger ones.
+func proposeFloor(known fencing.Token, nodes []*pb.RedisNode) fencing.Token {
+	for _, n := range nodes {
+		if n.Ceiling < uint64(fencing.MaxToken) {
+			known = max(known, fencing.Token(n.Ceiling))
+		}
+		known = max(known, fencing.Token(n.Max))
+	}
+	return min(known, fencing.MaxToken-recovery.Jump) + recovery.Jump
 }
 
 // SetFleet changes the Redis fleet. The leader's Keeper completes the change.

@@ -32,12 +32,16 @@ type voteCount struct {
 	missing string
 }
 
-// votesMissing returns a message if fewer than a quorum of the Redis nodes vote. It
-// returns "" if enough vote or there are no Redis nodes.
+// votesMissing returns a message if fewer than a quorum of the Redis nodes vote, or the log
+// has not caught up with them. It returns "" if enough vote or there are no Redis nodes.
 func (s *Service) votesMissing(ctx context.Context) string {
-	fleet := s.Router.Node.Topology().Fleet
-	if fleet.IsZero() {
+	topology := s.Router.Node.Topology()
+	fleet := topology.Fleet
+	switch {
+	case fleet.IsZero():
 		return ""
+	case !topology.Ready:
+		return "efficiency mode is not ready, see 'leased redis status'"
 	}
 	backend, err := s.Router.Redis.Backend()
 	if err != nil {

@@ -72,11 +72,14 @@ func (s *Service) Serving(ctx context.Context) bool {
 // locks in correctness mode cannot. Both are "" if there is no problem.
 func (s *Service) problems() (reason, limited string) {
 	node := s.Router.Node
+	state := node.Efficiency()
 	switch err := node.Failure(); {
 	case err != nil:
 		return err.Error(), ""
 	case s.stopping.Load():
 		return "member " + node.ID() + " is shutting down", ""
+	case state.Restored && !state.Fleet.IsZero():
+		return "the restored log has not caught up with the Redis nodes, and no lock is granted; see 'leased redis status'", ""
 	case node.Leads():
 		return "", ""
 	}
