@@ -13,7 +13,7 @@ import (
 
 // update rewrites the files. A frozen file must never change after the first release: see
 // docs/adr/0030-frozen-formats.md.
-var update = flag.Bool("update", false, "write the files in testdata/golden-v1 instead of comparing")
+var update = flag.Bool("update", false, "write the files in testdata/golden-v1 instead of comparing; never for a released format")
 
 // folder has the files of a package.
 const folder = "testdata/golden-v1"

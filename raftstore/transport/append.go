@@ -137,6 +137,7 @@ func (s *stream) receiveAppends(p *peerConn, in io.Reader) error {
 		}
 		request, err := decodeRequest(body)
 		if err != nil {
+			_, _ = p.Write(appendResponse(nil, nil, err)) // so that the peer logs it, too
 			return err
 		}
 		if err := s.deliver(p, raft.RPC{Command: request, RespChan: responses}); err != nil {

@@ -57,13 +57,13 @@ func TestAppendMessages(t *testing.T) {
 	require.EqualError(t, answer, "refused")
 }
 
-// TestGoldenAppend compares the messages with those of version 1: members of different builds
+// TestGoldenAppend compares the messages with those of version 2: members of different builds
 // send them to each other.
 func TestGoldenAppend(t *testing.T) {
 	data := appendRequest([]byte{appendFormat, AppendVersion}, sampleRequest())
-	require.Equal(t, data, golden.Hex(t, "append-request.hex", data))
+	require.Equal(t, data, golden.Hex(t, "append-request-2.hex", data))
 	data = appendResponse(nil, sampleResponse(), nil)
-	require.Equal(t, data, golden.Hex(t, "append-response.hex", data))
+	require.Equal(t, data, golden.Hex(t, "append-response-2.hex", data))
 }
 
 func TestMalformedMessages(t *testing.T) {
@@ -97,15 +97,28 @@ func FuzzAppendMessages(f *testing.F) {
 	})
 }
 
-// A peer of a newer build gets no answer, and the log says why.
-func TestNewerAppendFormatIsRefused(t *testing.T) {
-	for _, version := range []byte{0, AppendVersion + 1} {
-		t.Run(fmt.Sprint(version), func(t *testing.T) { requireFormatRefused(t, version) })
+// A peer of another build, older or newer, gets no entries accepted. Both sides learn that it
+// is about the version, and nothing mentions certificates.
+func TestOtherAppendVersionIsRefused(t *testing.T) {
+	for _, version := range []byte{0, AppendVersion - 1, AppendVersion + 1} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			line, answer := refusedBytes(t, appendRequest([]byte{appendFormat, version}, sampleRequest()))
+			want := fmt.Sprintf("member n1 runs a build that reads version %d, and its peer sends version %d", AppendVersion, version)
+			require.ErrorContains(t, answer, want)
+			require.Contains(t, line, want)
+			require.NotContains(t, line, "certificate")
+		})
 	}
+	t.Run("malformed", func(t *testing.T) {
+		line, answer := refusedBytes(t, []byte{appendFormat, AppendVersion, 0, 0, 0, 1, 0xff})
+		require.ErrorContains(t, answer, errMessage.Error())
+		require.Contains(t, line, "another build")
+	})
 }
 
-// requireFormatRefused sends a request in another version of the format.
-func requireFormatRefused(t *testing.T, version byte) {
+// refusedBytes sends the first bytes of a connection, which must not reach the node. It returns
+// the line in the log and the answer to the peer.
+func refusedBytes(t *testing.T, data []byte) (line string, answer error) {
 	t.Helper()
 	lines, output := io.Pipe()
 	defer lines.Close()
@@ -119,13 +132,16 @@ func requireFormatRefused(t *testing.T, version byte) {
 	conn, err := net.Dial("tcp", string(tcp.LocalAddr()))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = conn.Write(appendRequest([]byte{appendFormat, version}, sampleRequest()))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = conn.Write(data)
 	require.NoError(t, err)
-	line, err := bufio.NewReader(lines).ReadString('\n')
+	line, err = bufio.NewReader(lines).ReadString('\n')
 	require.NoError(t, err)
-	require.Contains(t, line, "append entries")
-	_, err = conn.Read(make([]byte, 1)) // the end of the connection
-	require.Error(t, err)
+	body, err := readMessage(conn, new([4]byte))
+	require.NoError(t, err)
+	answer, err = decodeResponse(body, &raft.AppendEntriesResponse{})
+	require.NoError(t, err)
+	return line, answer
 }
 
 // TestAdmit checks that a request that is not admitted does not reach the node.

@@ -15,8 +15,9 @@ const (
 	// begins its own connections with a smaller byte.
 	appendFormat = 'A'
 	// AppendVersion is the second byte of such a connection: the version of the format
-	// of its messages. See docs/adr/0030-frozen-formats.md.
-	AppendVersion = 1
+	// of its messages. Builds before the first release wrote two formats as version 1. See
+	// docs/adr/0030-frozen-formats.md.
+	AppendVersion = 2
 	// maxMessage is the maximum size of a message. A request has at most 64 entries, and
 	// an entry about 1 MiB.
 	maxMessage = 256 << 20
@@ -31,7 +32,8 @@ var errMessage = errors.New("malformed message of a peer")
 
 // A message is its size in 4 bytes, big endian, and then its fields: numbers as uvarints, and
 // byte strings after their lengths. A response starts with the text of an error. If it is
-// not empty, nothing follows.
+// not empty, nothing follows. This much is the same in every version, so that a peer of
+// another build can read why it is refused.
 
 // appendRequest appends the message of a request to b. The field Leader is not sent, because
 // the header has the address.

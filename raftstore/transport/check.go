@@ -95,8 +95,17 @@ func (r *refusals) log(remote net.Addr, state tls.ConnectionState, err error) {
 		subject, names = leaf.Subject.String(), namesOf(leaf)
 	}
 	r.logger.Warn("refused a connection of the Raft port", "remote", remote, "subject", subject, "names", names, "error", err, "notLogged", r.skipped,
-		"hint", "only members may connect: give each member a certificate with its own URI (leased certs), and clients the address of the API")
+		"hint", hint(err))
 	r.skipped = 0
+}
+
+// hint returns what an operator can do about a refusal.
+func hint(err error) string {
+	var version *versionError
+	if errors.As(err, &version) || errors.Is(err, errMessage) {
+		return "the peer seems to run another build: compare the versions of the members (leased cluster status), and upgrade one of them"
+	}
+	return "only members may connect: give each member a certificate with its own URI (leased certs), and clients the address of the API"
 }
 
 // certificateOf returns the certificate that a peer presented, nil if there is none.

@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/leased-project/leased/lease/engine"
 )
 
 // receive passes on the requests of an incoming connection until it is closed. A request
@@ -40,13 +38,37 @@ func (s *stream) receiveFormat(p *peerConn, in *bufio.Reader) error {
 	if _, err := io.ReadFull(in, start[:]); err != nil {
 		return nil
 	}
-	if err := engine.CheckFormat("append entries", uint64(start[1]), AppendVersion); err != nil {
-		return err
-	}
-	if start[1] == 0 {
-		return fmt.Errorf("%w: version 0 of append entries", errMessage)
+	if start[1] != AppendVersion {
+		return s.refuseVersion(p, in, &versionError{s.config.ID, start[1]})
 	}
 	return s.receiveAppends(p, in)
+}
+
+// versionError is the answer to a peer that sends AppendEntries in a version that this build
+// does not read.
+type versionError struct {
+	member string // that refuses the peer
+	found  uint8  // the version that the peer sends
+}
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("append entries: member %s runs a build that reads version %d, and its peer sends version %d; "+
+		"run builds that read each other's version on all members (see 'leased version')", e.member, AppendVersion, e.found)
+}
+
+// refuseVersion logs the refusal of a peer of another build, and answers its requests with the
+// reason until the peer closes the connection.
+func (s *stream) refuseVersion(p *peerConn, in *bufio.Reader, reason *versionError) error {
+	s.refusals.log(p.RemoteAddr(), p.state(), reason)
+	var size [4]byte
+	for {
+		if _, err := readMessage(in, &size); err != nil {
+			return nil
+		}
+		if _, err := p.Write(appendResponse(nil, nil, reason)); err != nil {
+			return nil
+		}
+	}
 }
 
 // receiveOthers passes on requests in the format of the Raft library.
