@@ -65,7 +65,7 @@ func TestVersionNamesFormats(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(must(t, nil, leased, "version", "--output=json")), &own))
 	require.NotEmpty(t, own.Version)
 	require.Equal(t, 1, own.Formats["log-entry"])
-	require.Regexp(t, `formats +api 1, append-entries 1, audit 1, commands 1`, must(t, nil, leased, "version"))
+	require.Regexp(t, `formats +api 1, append-entries 2, audit 1, commands 1`, must(t, nil, leased, "version"))
 	status := must(t, endpoint(api), leased, "cluster", "status", "--output=json")
 	var member struct {
 		Version string
