@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -29,8 +30,9 @@ type admission struct {
 	node     *Node
 	requests chan raft.RPC // nil if the transport calls admits itself
 	stage    atomic.Int32
-	refused  atomic.Int64 // number of rejected requests
-	counted  atomic.Bool  // a peer requested a vote: it counts this node as a voter
+	refused  atomic.Int64                  // number of rejected requests
+	counted  atomic.Bool                   // a peer requested a vote: it counts this node as a voter
+	joining  atomic.Pointer[chan struct{}] // closed when the running join has an outcome; nil if none is running
 
 	committed committedIndex // as leaders reported it
 }
@@ -95,6 +97,37 @@ func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
 // follow accepts requests from all peers, even if this node appears to be alone.
 func (a *admission) follow() { a.stage.Store(admitted) }
 
+// joinPatience is how long entries wait for the outcome of a join. It is less than a peer
+// waits for an answer.
+const joinPatience = time.Second
+
+// beginJoin lets entries wait until end is called.
+func (a *admission) beginJoin() (end func()) {
+	done := make(chan struct{})
+	a.joining.Store(&done)
+	return func() {
+		a.joining.CompareAndSwap(&done, nil)
+		close(done)
+	}
+}
+
+// awaitJoin waits for the outcome of a join if there are entries for this node: the leader
+// sends them as soon as the node is a member, perhaps before the node knows that it is. A
+// refusal would say that the node has lost its votes.
+func (a *admission) awaitJoin(rpc raft.RPC) {
+	done := a.joining.Load()
+	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); done == nil || !entries {
+		return
+	}
+	patience := time.NewTimer(joinPatience)
+	defer patience.Stop()
+	select {
+	case <-*done:
+	case <-patience.C:
+	case <-a.node.stopped:
+	}
+}
+
 // run forwards the requests of a transport that does not call admits, until the node stops.
 func (a *admission) run() {
 	if a.requests == nil {
@@ -132,6 +165,9 @@ func (n *Node) admitRequest(rpc raft.RPC) bool {
 func (a *admission) admits(rpc raft.RPC) bool {
 	if err := a.node.catchUp.finish(); err != nil {
 		a.node.logger.Error("cannot finish catching up", "error", err)
+	}
+	if !a.open() {
+		a.awaitJoin(rpc)
 	}
 	if !a.open() {
 		a.refuse(rpc)

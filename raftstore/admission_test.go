@@ -83,6 +83,27 @@ func TestEmptiedVoterDoesNotVote(t *testing.T) {
 	})
 }
 
+// slowAnswers is a leader whose answers take longer than its entries.
+type slowAnswers struct{ *Node }
+
+func (l slowAnswers) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
+	index, err := l.Node.AddLearner(ctx, j)
+	<-time.After(500 * time.Millisecond)
+	return index, err
+}
+
+// A node that joins refuses no entries of its leader, which may arrive before the node knows
+// that it is a member: the leader would log that the node has lost its votes.
+func TestJoiningNodeRefusesNoEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		joiner := c.add("n1")
+		require.NoError(t, joiner.Join(testContext(t), slowAnswers{c.leader()}))
+		require.Zero(t, joiner.admission.refused.Load())
+		c.agree()
+	})
+}
+
 // A node that keeps its folder can restart at another address and join again.
 func TestVoterWithStateKeepsItsVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

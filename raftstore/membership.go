@@ -87,19 +87,9 @@ func (n *Node) Bootstrap() error {
 // when it has caught up. A voter with an empty log would count towards a majority without
 // having the data.
 func (n *Node) Join(ctx context.Context, leader Membership) error {
-	hasState := n.admission.hasState()
-	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), HasState: hasState})
+	index, err := n.learn(ctx, leader)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
-	}
-	if !hasState || n.CatchingUp() {
-		if err := n.noteJoined(index, hasState); err != nil {
-			return fmt.Errorf("join: %w", err)
-		}
-		if err := n.catchUp.begin(index); err != nil {
-			return fmt.Errorf("join: %w", err)
-		}
-		n.admission.follow() // the leader has committed, after the start of this node, that it has no vote
 	}
 	for {
 		applied := n.raft.AppliedIndex()
@@ -123,6 +113,26 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 			return fmt.Errorf("join: %w", ErrStopped)
 		}
 	}
+}
+
+// learn makes this node a member without a vote, and returns the index that it must apply
+// before it may vote.
+func (n *Node) learn(ctx context.Context, leader Membership) (index uint64, err error) {
+	defer n.admission.beginJoin()()
+	hasState := n.admission.hasState()
+	if index, err = leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), HasState: hasState}); err != nil {
+		return 0, err
+	}
+	if !hasState || n.CatchingUp() {
+		if err := n.noteJoined(index, hasState); err != nil {
+			return 0, err
+		}
+		if err := n.catchUp.begin(index); err != nil {
+			return 0, err
+		}
+		n.admission.follow() // the leader has committed, after the start of this node, that it has no vote
+	}
+	return index, nil
 }
 
 // AddLearner adds a node that receives the log without a vote. This node must lead. A
