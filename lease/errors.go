@@ -89,6 +89,10 @@ var codes = []struct {
 	{ErrLost, "lost"},
 	{ErrReleased, "released"},
 	{ErrUnsupported, "unsupported"},
+	{fencing.ErrStale, "stale"},
+	{fencing.ErrNoToken, "no-token"},
+	{fencing.ErrJump, "jump"},
+	{fencing.ErrInvalidToken, "invalid-token"},
 	{fencing.ErrInvalidResource, "invalid-resource"},
 	{ErrInvalid, "invalid"},
 	{ErrUnavailable, "unavailable"},
@@ -97,8 +101,9 @@ var codes = []struct {
 }
 
 // Code returns the code of an error, such as "held", for the labels of metrics and
-// traces: a service uses the same codes. It returns "" for nil, and "internal" for an
-// error that this package does not define.
+// traces: a service uses the same codes. The refusals of a gate have codes too, such as
+// "stale": a function that runs under a lease often returns one. Code returns "" for nil, and
+// "internal" for an error that neither this package nor package fencing defines.
 func Code(err error) string {
 	if err == nil {
 		return ""

@@ -111,8 +111,9 @@ func WithShared() AcquireOption {
 
 // WithPermits requests one of n permits of a semaphore. A lease holds one permit,
 // whose slot is from 1 to n. Guard writes under Lease.GateResource, because holders
-// of different slots do not exclude each other. Callers may use different n: each
-// takes a free slot up to its own n.
+// of different slots do not exclude each other. The number of permits belongs to the
+// lock: while anyone holds or waits for a permit, a request with another n fails with
+// ErrPermits.
 func WithPermits(n int) AcquireOption {
 	return func(s *acquireSettings) error { return s.setKind(engine.Permit, n) }
 }
