@@ -45,6 +45,22 @@ func TestResetSQL(t *testing.T) {
 	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
 }
 
+// A reset whose statement fails is an error, also if the mark is still the expected one.
+func TestFailedResetIsAnError(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := poisoned(t, dialect, "orders")
+			gate := s.gate(t, fencing.Rule{})
+			_, err := s.open(t).Exec(`DROP TABLE leased_resets`)
+			require.NoError(t, err)
+			require.ErrorContains(t, gate.Reset(t.Context(), "orders", absurd, 52), "leased_resets")
+			mark, err := gate.Mark(t.Context(), "orders")
+			require.NoError(t, err)
+			require.Equal(t, absurd, mark)
+		})
+	}
+}
+
 // The database itself refuses to raise a mark, to remove it, or to lower another
 // one than the expected mark, for programs in any language.
 func TestDatabaseChecksTheReset(t *testing.T) {

@@ -306,6 +306,32 @@ func TestKeyRotationInPostgres(t *testing.T) {
 	require.Equal(t, "four", c.value("orders"))
 }
 
+// A signed token that was verified before is compared with the verified text only for its own
+// resource, and only until it expires.
+func TestVerifiedTokensAreBound(t *testing.T) {
+	c := newSignedCase(t)
+	text := c.sign("orders/a", 7, time.Hour)
+	require.Empty(t, c.fenced("orders/a", text, "one"))
+
+	_, err := c.owner.Exec(`SELECT leased_fence_signed('orders/b', $1)`, text)
+	require.Equal(t, "LF008", codeOf(err), "it was signed and verified for another resource")
+	var marks int
+	require.NoError(t, c.owner.QueryRow(`SELECT count(*) FROM leased_marks WHERE resource = 'orders/b'`).Scan(&marks))
+	require.Zero(t, marks, "it has raised no mark")
+
+	tx, err := c.writer.Begin()
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.Exec(`SELECT leased_fence_signed('orders/a', $1)`, text)
+	require.NoError(t, err)
+	_, err = c.owner.Exec(`UPDATE leased_signed SET expires = 1`) // an hour has passed
+	require.NoError(t, err)
+	_, err = tx.Exec(`UPDATE contents SET value = 'late' WHERE resource = 'orders/a'`)
+	require.Equal(t, "LF002", codeOf(err), "the guard checks the expiry, too")
+	require.Equal(t, "LF008", c.fenced("orders/a", text, "late"), "it has expired since it was verified")
+	require.Equal(t, "one", c.value("orders/a"))
+}
+
 func TestOtherDatabasesCannotVerify(t *testing.T) {
 	for _, dialect := range []sqlgate.Dialect{sqlgate.MySQL, sqlgate.SQLite} {
 		_, err := sqlgate.SignedDDL(dialect)
