@@ -1,0 +1,88 @@
+package leases
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/leasetest"
+)
+
+// A user whose acquires have exhausted the rate can still keep and end what it has: a
+// renewal, a release or a close counts against twice the rate.
+func TestRateOfStreamOperations(t *testing.T) {
+	t.Parallel()
+	const rate = 5
+	few := limits.Default()
+	few.RequestsPerSecond = rate
+	s := &Service{limits: limits.NewAccounts(few, leasetest.NewStoppedClock())}
+	st := &stream{service: s, account: s.limits.Of(t.Context()), ctx: t.Context()}
+	acquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}}}}
+	for range rate {
+		done, err := st.admit(acquire)
+		require.NoError(t, err)
+		done()
+	}
+	for name, op := range map[string]*pb.Operation{
+		"acquire": acquire,
+		"open":    {Call: &pb.Operation_Open{Open: &pb.OpenCall{}}},
+		"attach":  {Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}},
+	} {
+		_, err := st.admit(op)
+		require.ErrorIs(t, err, engine.ErrLimit, name)
+	}
+	keep := map[string]*pb.Operation{
+		"renewal":                    {Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}},
+		"release":                    {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
+		"release in efficiency mode": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: &pb.HeldLease{Nonce: 1}}}},
+		"close":                      {Call: &pb.Operation_Close{Close: &pb.CloseCall{}}},
+	}
+	for name, op := range keep {
+		_, err := st.admit(op)
+		require.NoError(t, err, name)
+	}
+	for range rate - len(keep) {
+		_, err := st.admit(keep["renewal"])
+		require.NoError(t, err)
+	}
+	for name, op := range keep {
+		_, err := st.admit(op)
+		require.ErrorIs(t, err, engine.ErrLimit, name)
+	}
+}
+
+// A grant has a line in the audit log even if the stream closes before its answer is sent: the
+// lock is held.
+func TestGrantOfAClosedStreamIsAudited(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	file := filepath.Join(t.TempDir(), "audit")
+	log, err := audit.Open(audit.Config{Path: file, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(log.Close)
+	s.audit = log
+	st := &stream{service: s.Service, ctx: context.Background()}
+	granted := func(holder string) {
+		o := st.newOperation(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}, Holder: holder}}})
+		o.Done(engine.Grant{Token: 7, Mode: engine.Correctness}, nil)
+	}
+	granted("unsent")
+	st.queue.close(&st.mu)
+	granted("late")
+	for _, holder := range []string{"unsent", "late"} {
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), `"holder":"`+holder+`"`)
+		}, 30*time.Second, time.Millisecond, "the grant to the %s caller is not in the audit log", holder)
+	}
+}
