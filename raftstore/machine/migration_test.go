@@ -224,6 +224,24 @@ func TestMigrationsUnderChangingPolicies(t *testing.T) {
 			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v7", ""},
 			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
 		}},
+		{"a deletion that ends while the parent policy migrates keeps its locks out of it", []step{
+			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 2}, "done v3", ""},
+			{&DeletePolicy{Prefix: "a/1"}, "done v4", ""},
+			{mode("a", engine.Efficiency, 0), "done v5", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v6", ""},
+			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
+			{&FinishMigration{Prefix: "a", Version: 5}, "done v7", ""}, // the holder does not delay it
+			{write(ann, 2, "a/1/x"), "granted #8589934594", "ann/2 granted a/1/x #8589934594"},
+		}},
+		{"an aborted migration of a new prefix stays out of that of its parent policy", []step{
+			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
+			{mode("a", engine.Efficiency, 0), "done v3", ""},
+			{&AbortMigration{Prefix: "a/1"}, "done v4", ""},
+			{write(ann, 1, "a/1"), "granted #1", "ann/1 granted a/1 #1"},
+			{&FinishMigration{Prefix: "a", Version: 3}, "done v5", ""},
+			{write(ann, 2, "a/1/x"), "granted #2", "ann/2 granted a/1/x #2"},
+		}},
 		{"an aborted migration of a new prefix leaves no policy", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&AbortMigration{Prefix: "a"}, "done v3", ""},
