@@ -73,7 +73,7 @@ func TestConformance(t *testing.T) {
 		options []client.Option
 	}{
 		{"correctness", engine.Correctness, nil},
-		{"efficiency", engine.Efficiency, nil},
+		{"efficiency", engine.Efficiency, []client.Option{client.WithNodeTimeout(busyTimeout)}},
 		{"efficiency through the service", engine.Efficiency, []client.Option{client.WithoutRedis()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,6 +26,7 @@ type config struct {
 	redis    func(address string) *redis.Options
 	noRedis  bool
 	insecure bool
+	timeout  time.Duration // of a request to a Redis node; tests set it
 }
 
 // WithTLS encrypts the connections to the service. The configuration is used unchanged.

@@ -2,9 +2,13 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/leased-project/leased/lease/engine"
 )
+
+// WithNodeTimeout bounds one request to one Redis node, for tests on a busy machine.
+func WithNodeTimeout(timeout time.Duration) Option { return func(c *config) { c.timeout = timeout } }
 
 // DialBackend is Dial without the lease.Client, for the conformance suite.
 func DialBackend(ctx context.Context, endpoints []string, options ...Option) (engine.Backend, func(context.Context) error, error) {

@@ -94,7 +94,7 @@ func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadap
 	if err := e.config.probe(ctx, fleet); err != nil {
 		return nil, err
 	}
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology,
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology, NodeTimeout: e.config.timeout,
 		Logger: slog.New(slog.DiscardHandler)} // the members log the state of the nodes
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, e.config.options(address))

@@ -29,6 +29,8 @@ import (
 const (
 	// ttl is the TTL of leases whose expiry the tests do not wait for.
 	ttl = 30 * time.Second
+	// busyTimeout is the time for a request to a Redis node on a busy machine.
+	busyTimeout = 3 * time.Second
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -54,11 +56,11 @@ type member struct {
 func startMember(t testing.TB, id string, fleet engine.Fleet, change ...func(*server.Config)) *member {
 	t.Helper()
 	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
+	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub, StoreDeadline: time.Minute})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	config := server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, Version: "test"}
+	config := server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, RedisTimeout: busyTimeout, Version: "test"}
 	for _, f := range change {
 		f(&config)
 	}

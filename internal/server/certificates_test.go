@@ -76,7 +76,8 @@ func startMembers(t testing.TB, ca *testCA, users *auth.Users, own string) (memb
 	t.Helper()
 	for _, id := range []string{"n1", "n2", "n3"} {
 		hub := watch.NewHub()
-		node, err := raftstore.Open(raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
+		node, err := raftstore.Open(raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub,
+			HeartbeatTimeout: steadyHeartbeat, StoreDeadline: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, node.Close()) })
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

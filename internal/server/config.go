@@ -42,6 +42,9 @@ type Config struct {
 	// RedisOptions returns the connection options of a Redis node, such as
 	// credentials and TLS. Default: the address alone.
 	RedisOptions func(address string) *redis.Options
+	// RedisTimeout bounds one request to one Redis node. Default:
+	// redlockadapter.DefaultNodeTimeout.
+	RedisTimeout time.Duration
 	// Advertise is the API address that clients and other members use. Default: the
 	// listener's address.
 	Advertise string

@@ -19,8 +19,10 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/watch"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // testTimeout ends a test that hangs. It is not a measure of speed.
@@ -62,6 +64,7 @@ func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	for _, f := range change {
 		f(&config)
 	}
+	config.RedisTimeout = busyTimeout(config.Redis)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s, err := server.New(config, listener)
@@ -74,6 +77,11 @@ func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	})
 	eventually(t, "the member leads", node.Leads)
 	return s
+}
+
+// busyTimeout is the time for a request to a node of a fleet on a busy machine.
+func busyTimeout(fleet engine.Fleet) time.Duration {
+	return max(redlockadapter.DefaultNodeTimeout, min(3*time.Second, fleet.MaxTTL/10))
 }
 
 // newClient returns a client of the service, as another process would have it.

@@ -47,12 +47,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Times of members.
+const (
+	// statusTimeout bounds a call of Status, so that a member that hangs fails its test.
+	statusTimeout = 10 * time.Second
+	// steadyHeartbeat is the heartbeat timeout of members that nothing disturbs: on a busy
+	// machine, the leader must stay the leader.
+	steadyHeartbeat = 3 * time.Second
+)
+
 // memberSpec configures the process of a member.
 type memberSpec struct {
 	ID, Dir, Raft, API string
-	Join               string       // the API address of a member, empty to start a cluster
-	Redis              engine.Fleet // of efficiency mode
-	Unmeasured         bool         // without metrics
+	Join               string        // the API address of a member, empty to start a cluster
+	Redis              engine.Fleet  // of efficiency mode
+	Unmeasured         bool          // without metrics
+	Heartbeat          time.Duration // the timeout after which followers start an election; 0 is the default
 }
 
 // runMember is the process of a member. It ends with its parent, by a signal, or when
@@ -72,6 +82,7 @@ func runMember(text string) error {
 		measured = metrics.New("test")
 	}
 	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: hub, Times: hub.Recorder, Hooks: measured.RaftHooks(),
+		HeartbeatTimeout: spec.Heartbeat, StoreDeadline: time.Minute,
 		Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }})
 	if err != nil {
 		return err
@@ -80,7 +91,7 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Node: node, Hub: hub, Metrics: measured, Redis: spec.Redis, Logger: quiet, Signer: memberSigner}, listener)
+	s, err := server.New(server.Config{Node: node, Hub: hub, Metrics: measured, Redis: spec.Redis, RedisTimeout: busyTimeout(spec.Redis), Logger: quiet, Signer: memberSigner}, listener)
 	if err != nil {
 		return err
 	}
@@ -133,7 +144,7 @@ func (m *member) kill() {
 
 // status returns the member's Status, or nil if it does not answer.
 func (m *member) status() map[string]any {
-	response, err := http.Post("http://"+m.spec.API+"/v1/status", "application/json", nil)
+	response, err := (&http.Client{Timeout: statusTimeout}).Post("http://"+m.spec.API+"/v1/status", "application/json", nil)
 	if err != nil {
 		return nil
 	}
@@ -154,9 +165,16 @@ type cluster struct {
 // startCluster starts members that join the first.
 func startCluster(t testing.TB, size int, redis engine.Fleet) *cluster {
 	t.Helper()
+	return startClusterWith(t, size, memberSpec{Redis: redis})
+}
+
+// startClusterWith starts members that have some settings in common.
+func startClusterWith(t testing.TB, size int, common memberSpec) *cluster {
+	t.Helper()
 	c := &cluster{t: t}
 	for i := range size {
-		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: testserver.FreeAddr(t), API: testserver.FreeAddr(t), Redis: redis}}
+		m := &member{t: t, spec: common}
+		m.spec.ID, m.spec.Dir, m.spec.Raft, m.spec.API = fmt.Sprint("n", i+1), t.TempDir(), testserver.FreeAddr(t), testserver.FreeAddr(t)
 		if i > 0 {
 			m.spec.Join = c.members[0].spec.API
 		}

@@ -55,7 +55,13 @@ func startOnFleet(t testing.TB, fleet engine.Fleet) *server.Server {
 // and returns when all members have applied that.
 func startClusterWithRedis(t testing.TB, size int, fleet engine.Fleet) *cluster {
 	t.Helper()
-	c := startCluster(t, size, fleet)
+	return startClusterInBothModes(t, size, memberSpec{Redis: fleet})
+}
+
+// startClusterInBothModes is startClusterWithRedis for members with other settings, too.
+func startClusterInBothModes(t testing.TB, size int, common memberSpec) *cluster {
+	t.Helper()
+	c := startClusterWith(t, size, common)
 	setMode(t, c.awaitLeader().spec.API, "fast/", engine.Efficiency)
 	c.awaitApplied("fast/", engine.Efficiency)
 	return c

@@ -100,6 +100,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 		return nil, err
 	}
 	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Metrics.RedisHooks(), config.Logger)
+	redis.NodeTimeout = config.RedisTimeout
 	s := &Server{mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
 		router: &routing.Router{Node: config.Node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise},
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}

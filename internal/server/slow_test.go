@@ -139,12 +139,10 @@ func TestSlowHTTPClients(t *testing.T) {
 // A call that waits for a lock is not cut when the time for its body has passed.
 func TestWaitIsNotCut(t *testing.T) {
 	t.Parallel()
-	s := startLimited(t, impatient)
+	// Connections may be idle for longer: the server must not close one that a call reuses.
+	s := startLimited(t, func(l *limits.Limits) { l.BodyTimeout = slowTimeout })
 	held := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"held","ttl":"10m"}`)
-	waited := make(chan map[string]any, 1)
-	go func() {
-		waited <- mustPost(t, s.Address(), "/v1/acquire", `{"resource":"held","ttl":"10m","wait":"10m"}`)
-	}()
+	waited := postAsync(t, s.Address(), "/v1/acquire", `{"resource":"held","ttl":"10m","wait":"10m"}`)
 	eventually(t, "the call waits", func() bool {
 		lock := mustPost(t, s.Address(), "/v1/inspect", `{"resource":"held"}`)["lock"].(map[string]any)
 		return lock["waiters"] != nil

@@ -24,7 +24,7 @@ const suiteTTL = engine.DefaultTTL
 // Redis nodes.
 func TestThreeMembers(t *testing.T) {
 	t.Parallel()
-	c := startClusterWithRedis(t, 3, fleetOf(startRedis(t, 3), longTTL))
+	c := startClusterInBothModes(t, 3, memberSpec{Redis: fleetOf(startRedis(t, 3), longTTL), Heartbeat: steadyHeartbeat})
 	for name, test := range map[string]func(*testing.T, *cluster){
 		"followers":            testFollowers,
 		"any member":           testAnyMember,

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -20,7 +21,13 @@ const (
 	blockSize = 100
 )
 
-var portsReturned atomic.Int64
+var (
+	portsReturned atomic.Int64
+	// reserved has a UDP socket for each port that this process has returned, until the
+	// process ends. Other processes that look for a port skip it, even while no server
+	// listens on it.
+	reserved sync.Map
+)
 
 // FreeAddr returns a loopback address that no process listens on.
 func FreeAddr(t testing.TB) string {
@@ -40,9 +47,15 @@ func freeAddr() (addr, port string, err error) {
 	for range ports {
 		port = strconv.Itoa(firstPort + (start+int(portsReturned.Add(1)))%ports)
 		addr = net.JoinHostPort("127.0.0.1", port)
+		reservation, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
+			reserved.Store(port, reservation)
 			return addr, port, l.Close()
 		}
+		reservation.Close()
 	}
 	return "", "", fmt.Errorf("find a free port: all ports from %d to %d are in use", firstPort, lastPort)
 }

@@ -27,6 +27,10 @@ var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with '
 // the connection to the former one. Closing releases no leases: their holders may
 // renew them through another member.
 type Connection struct {
+	// NodeTimeout bounds one request to one node. Default: that of redlockadapter. Set it before
+	// Run.
+	NodeTimeout time.Duration
+
 	source  engine.TopologySource
 	options func(address string) *redis.Options
 	logger  *slog.Logger
@@ -103,7 +107,7 @@ func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected
 		return &connected{err: errNoFleet}
 	}
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger, Hooks: c.hooks,
-		Topology: c.source.Topology}
+		Topology: c.source.Topology, NodeTimeout: min(c.NodeTimeout, fleet.MaxTTL)}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, c.options(address))
 	}
