@@ -5,13 +5,16 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote"
 )
 
 // WithNodeTimeout bounds one request to one Redis node, for tests on a busy machine.
 func WithNodeTimeout(timeout time.Duration) Option { return func(c *config) { c.timeout = timeout } }
 
-// DialBackend is Dial without the lease.Client, for the conformance suite.
+// DialBackend is Dial without the lease.Client, for the conformance suite. Calls have a minute, so
+// that a busy machine makes none of them uncertain.
 func DialBackend(ctx context.Context, endpoints []string, options ...Option) (engine.Backend, func(context.Context) error, error) {
+	options = append(options, func(c *config) { c.remote = append(c.remote, remote.WithTimeout(time.Minute)) })
 	r, _, err := dial(ctx, endpoints, options)
 	if err != nil {
 		return nil, nil, err

@@ -97,9 +97,9 @@ func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
 // follow accepts requests from all peers, even if this node appears to be alone.
 func (a *admission) follow() { a.stage.Store(admitted) }
 
-// joinPatience is how long entries wait for the outcome of a join. It is less than a peer
+// joinTimeout is how long entries wait for the outcome of a join. It is less than a peer
 // waits for an answer.
-const joinPatience = time.Second
+const joinTimeout = time.Second
 
 // beginJoin lets entries wait until end is called.
 func (a *admission) beginJoin() (end func()) {
@@ -119,11 +119,11 @@ func (a *admission) awaitJoin(rpc raft.RPC) {
 	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); done == nil || !entries {
 		return
 	}
-	patience := time.NewTimer(joinPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(joinTimeout)
+	defer timeout.Stop()
 	select {
 	case <-*done:
-	case <-patience.C:
+	case <-timeout.C:
 	case <-a.node.stopped:
 	}
 }

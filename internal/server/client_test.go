@@ -18,6 +18,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/remote"
@@ -111,9 +112,9 @@ func TestLossWhileDisconnected(t *testing.T) {
 		_, err := session.Renew(testContext(t))
 		return err == nil
 	})
-	require.Equal(t, engine.Nonce(1), <-lost)
+	require.Equal(t, engine.Nonce(1), testserver.Receive(t, lost))
 	for len(lost) > 0 { // a late notice may report it again
-		require.Equal(t, engine.Nonce(1), <-lost, "the other lease is kept")
+		require.Equal(t, engine.Nonce(1), testserver.Receive(t, lost), "the other lease is kept")
 	}
 	again, err := session.Acquire(testContext(t), engine.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestExpiryWhileDisconnected(t *testing.T) {
 		_, err = session.Renew(testContext(t))
 		return errors.Is(err, engine.ErrLost)
 	})
-	require.Equal(t, engine.Nonce(1), <-lost)
+	require.Equal(t, engine.Nonce(1), testserver.Receive(t, lost))
 	_, err = session.Acquire(testContext(t), engine.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
 	require.ErrorIs(t, err, engine.ErrLost)
 }

@@ -31,3 +31,16 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		}
 	}
 }
+
+// Receive returns the next value of a channel. It fails the test if none comes in time, so
+// that a test of broken code ends.
+func Receive[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(testTimeout):
+		t.Fatal("nothing was received")
+		panic("unreachable")
+	}
+}

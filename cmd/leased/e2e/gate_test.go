@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
@@ -158,10 +159,10 @@ func TestGateProxyKilledDuringRequest(t *testing.T) {
 	require.ErrorIs(t, first.put(t, 4, "quick"), fencing.ErrStale)
 	broken := make(chan error, 1)
 	go func() { broken <- first.put(t, 6, "slow") }()
-	<-arrived
+	testserver.Receive(t, arrived)
 	require.NoError(t, first.process.Kill())
-	require.Error(t, <-broken)
-	<-first.ended
+	require.Error(t, testserver.Receive(t, broken))
+	testserver.Receive(t, first.ended)
 
 	second := startProxy(t, upstream, journal)
 	err := second.put(t, 7, "quick")
@@ -194,11 +195,11 @@ func TestGateProxyWaitsForAnswersOnStop(t *testing.T) {
 	first := startProxy(t, upstream, journal)
 	answered := make(chan error, 1)
 	go func() { answered <- first.put(t, 6, "slow") }()
-	<-arrived
+	testserver.Receive(t, arrived)
 	require.NoError(t, first.process.Signal(syscall.SIGTERM))
 	close(release)
-	require.NoError(t, <-answered)
-	require.NoError(t, <-first.ended)
+	require.NoError(t, testserver.Receive(t, answered))
+	require.NoError(t, testserver.Receive(t, first.ended))
 	second := startProxy(t, upstream, journal)
 	require.NoError(t, second.put(t, 7, "quick"))
 }

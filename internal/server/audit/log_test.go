@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
@@ -156,7 +157,7 @@ func TestBlockedFileLosesLinesAndCountsThem(t *testing.T) {
 	}
 	lost := l.Lost()
 	require.NotZero(t, lost)
-	<-warned
+	testserver.Receive(t, warned)
 	require.Contains(t, logged.String(), "lost lines of the audit log")
 
 	done := make(chan [2]uint64)
@@ -185,7 +186,7 @@ func TestBlockedFileLosesLinesAndCountsThem(t *testing.T) {
 		l.Write(context.Background(), audit.Record{Event: audit.Grant, Token: total + 1})
 		return l.Lost() == before
 	})
-	result := <-done
+	result := testserver.Receive(t, done)
 	require.NoError(t, pipe.Close())
 	l.Close()
 	require.GreaterOrEqual(t, l.Lost(), lost)

@@ -13,6 +13,7 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -206,7 +207,7 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	o.run()
 	require.Equal(t, "invalid", o.finish().GetError().GetCode())
 	require.Empty(t, st.waiters)
-	<-w.done
+	testserver.Receive(t, w.done)
 }
 
 // A member that loses the leadership right after a grant must not forward the request: it

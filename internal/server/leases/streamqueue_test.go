@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -77,8 +78,8 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	require.Eventually(t, func() bool { return client.answers.Load() == 2*maxOperations/operations*operations }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { return len(st.slots) == 0 && queued() == 0 }, time.Minute, time.Millisecond)
 	cancel()
-	<-done
-	<-done
+	testserver.Receive(t, done)
+	testserver.Receive(t, done)
 	for _, n := range client.sizes {
 		require.LessOrEqual(t, n, maxAnswers)
 	}
@@ -100,7 +101,7 @@ func TestRefusedOperationsFreeTheirSlots(t *testing.T) {
 	go func() { ended <- s.Session(client) }()
 	require.Eventually(t, func() bool { return client.answers.Load() == operations }, time.Minute, time.Millisecond)
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, testserver.Receive(t, ended))
 }
 
 // A client that does not read its notices loses its stream.
@@ -124,5 +125,5 @@ func TestUnreadNoticesEndTheStream(t *testing.T) {
 	require.ErrorIs(t, context.Cause(st.ctx), limits.ErrSlow)
 	require.Len(t, st.queue.notices, maxNotices)
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, testserver.Receive(t, ended))
 }

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -100,7 +101,7 @@ func TestCallFollowsLeader(t *testing.T) {
 	defer cancel()
 	for name, call := range calls {
 		require.NoError(t, call(ctx, newMembership(follower)))
-		require.Equal(t, name, <-received)
+		require.Equal(t, name, testserver.Receive(t, received))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/probes"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 func start(t *testing.T, ready probes.Ready) string {
@@ -24,7 +25,7 @@ func start(t *testing.T, ready probes.Ready) string {
 	go func() { ended <- l.Serve() }()
 	t.Cleanup(func() {
 		require.NoError(t, l.Close())
-		require.NoError(t, <-ended)
+		require.NoError(t, testserver.Receive(t, ended))
 	})
 	return l.Addr().String()
 }

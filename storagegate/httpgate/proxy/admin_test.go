@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
 	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
@@ -68,13 +69,13 @@ func TestAdminAbandons(t *testing.T) {
 	upstream := newControlled()
 	g := newFixture(t, upstream)
 	done := inBackground(func() error { return g.Write(t.Context(), orders, 1, "old") })
-	<-upstream.arrived
+	testserver.Receive(t, upstream.arrived)
 	code, body := ask(t, g.proxy.Admin(), "POST", "/reopen?resource=orders/42")
 	require.Equal(t, 409, code)
 	require.Contains(t, body, "abandon")
 	code, _ = ask(t, g.proxy.Admin(), "POST", "/reopen?resource=orders/42&abandon=true")
 	require.Equal(t, 204, code)
-	require.Error(t, <-done)
+	require.Error(t, testserver.Receive(t, done))
 	require.NoError(t, g.Write(t.Context(), orders, 2, "new"))
 	upstream.respond <- respondOK
 }

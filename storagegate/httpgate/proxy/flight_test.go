@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/httpgate"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
@@ -102,7 +103,7 @@ func TestNewerRequestWaitsForTheFlight(t *testing.T) {
 	upstream := newControlled()
 	g := newFixture(t, upstream)
 	old := inBackground(func() error { return g.Write(t.Context(), orders, 1, "old") })
-	<-upstream.arrived
+	testserver.Receive(t, upstream.arrived)
 	next := inBackground(func() error { return g.Write(t.Context(), orders, 2, "new") })
 	enter := inBackground(func() error { return g.Enter(t.Context(), orders, 3) })
 	require.NoError(t, g.Write(t.Context(), "orders/43", 1, "new"), "other resources do not wait")
@@ -112,9 +113,9 @@ func TestNewerRequestWaitsForTheFlight(t *testing.T) {
 	require.Equal(t, int64(1), upstream.counts["new"].Load(), "only the request for the other resource")
 	require.Equal(t, fencing.Token(1), mark(t, g))
 	upstream.respond <- respondOK
-	require.NoError(t, <-old)
-	<-enter
-	if err := <-next; err != nil {
+	require.NoError(t, testserver.Receive(t, old))
+	testserver.Receive(t, enter)
+	if err := testserver.Receive(t, next); err != nil {
 		require.ErrorIs(t, err, fencing.ErrStale, "the two newer requests may run in any order")
 	}
 	require.Equal(t, fencing.Token(3), mark(t, g))
@@ -251,7 +252,7 @@ func TestMarkAndFlightAreOnDiskBeforeTheRequestIsSent(t *testing.T) {
 	g := newFixture(t, upstream, func(c *proxy.Config) { config = *c })
 	for _, token := range []fencing.Token{fencing.None, 7} {
 		done := inBackground(func() error { return g.Write(t.Context(), orders, token, "old") })
-		<-upstream.arrived
+		testserver.Receive(t, upstream.arrived)
 		after := config
 		after.Journal = copyOf(t, config.Journal)
 		crashed := start(t, after)
@@ -262,7 +263,7 @@ func TestMarkAndFlightAreOnDiskBeforeTheRequestIsSent(t *testing.T) {
 		require.Equal(t, token, flights[0].Token)
 		requireClosed(t, crashed.Write(t.Context(), orders, 8, "new"))
 		upstream.respond <- respondOK
-		require.NoError(t, <-done)
+		require.NoError(t, testserver.Receive(t, done))
 
 		after.Journal = copyOf(t, config.Journal)
 		require.Empty(t, start(t, after).proxy.Flights(), "the journal must record the end of a request before the client gets the response")
@@ -276,13 +277,13 @@ func TestRequestContinuesWithoutItsClient(t *testing.T) {
 	g := newFixture(t, upstream)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := inBackground(func() error { return g.Write(ctx, orders, 1, "old") })
-	<-upstream.arrived
+	testserver.Receive(t, upstream.arrived)
 	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
-	<-g.gone
+	require.ErrorIs(t, testserver.Receive(t, done), context.Canceled)
+	testserver.Receive(t, g.gone)
 	next := inBackground(func() error { return g.Write(t.Context(), orders, 2, "new") })
 	upstream.respond <- respondOK
-	require.NoError(t, <-next)
+	require.NoError(t, testserver.Receive(t, next))
 	value, err := g.Read(t.Context(), orders)
 	require.NoError(t, err)
 	require.Equal(t, "new", value, "the older write must be applied first")
@@ -310,6 +311,6 @@ func TestIncompleteBodyDoesNotBlockTheResource(t *testing.T) {
 	_, err = client.Write([]byte("d"))
 	require.NoError(t, err)
 	require.NoError(t, client.Close())
-	require.ErrorIs(t, <-done, fencing.ErrStale)
+	require.ErrorIs(t, testserver.Receive(t, done), fencing.ErrStale)
 	require.Zero(t, upstream.counts["old"].Load())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/httpgate"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
 	"github.com/leased-project/leased/storagegate/internal/servicetest"
@@ -128,7 +129,7 @@ func TestAbandonRequestWithSlowReader(t *testing.T) {
 	require.NoError(t, err)
 	w := stuckWriter{httptest.NewRecorder(), make(chan struct{}, 1), make(chan struct{})}
 	served := inBackground(func() error { g.proxy.ServeHTTP(w, r); return nil })
-	<-w.writing
+	testserver.Receive(t, w.writing)
 	require.ErrorIs(t, g.proxy.Reopen(t.Context(), orders, false), proxy.ErrInFlight)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
@@ -136,7 +137,7 @@ func TestAbandonRequestWithSlowReader(t *testing.T) {
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
 	require.Empty(t, g.proxy.Flights())
 	close(w.end)
-	require.NoError(t, <-served)
+	require.NoError(t, testserver.Receive(t, served))
 }
 
 func TestUpgradesAndOverridesAreGated(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // After the journal could not be written, no request may be sent.
@@ -38,5 +39,5 @@ func TestFailedJournalAdmitsNothing(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code)
 		require.Contains(t, w.Body.String(), "Journal failed")
 	}
-	<-p.Failed()
+	testserver.Receive(t, p.Failed())
 }

@@ -152,8 +152,8 @@ func TestBatchLocksTheMark(t *testing.T) {
 	requireWaiting(2)
 	require.Empty(t, newer, "the newer token must wait for the batch")
 	require.NoError(t, blocker.Rollback(t.Context()))
-	require.NoError(t, <-batch)
-	require.NoError(t, <-newer)
+	require.NoError(t, testserver.Receive(t, batch))
+	require.NoError(t, testserver.Receive(t, newer))
 }
 
 func TestFailedStatementRollsBackTheBatch(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
@@ -111,7 +112,7 @@ func TestFirstWriteRunsAfterTheMarkIsRaised(t *testing.T) {
 		return put(t.Context(), tx, "orders", "new")
 	})
 	require.NoError(t, err)
-	require.Error(t, <-entered)
+	require.Error(t, testserver.Receive(t, entered))
 }
 
 // A first statement that cannot be prepared is not sent, so no transaction begins. A

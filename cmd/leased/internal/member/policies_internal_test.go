@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -59,7 +60,7 @@ func TestFileSeedsANewClusterOnly(t *testing.T) {
 	require.NoError(t, m.Stop())
 
 	m = run()
-	line := <-differ
+	line := testserver.Receive(t, differ)
 	all := m.node.Topology().Policies.All()
 	require.NoError(t, m.Stop())
 	require.Equal(t, []lease.Policy{changed}, all)
