@@ -116,7 +116,7 @@ func (a *admission) beginJoin() (end func()) {
 // refusal would say that the node has lost its votes.
 func (a *admission) awaitJoin(rpc raft.RPC) {
 	done := a.joining.Load()
-	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); done == nil || !entries {
+	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); done == nil || !entries || a.open() {
 		return
 	}
 	timeout := time.NewTimer(joinTimeout)
@@ -166,9 +166,7 @@ func (a *admission) admits(rpc raft.RPC) bool {
 	if err := a.node.catchUp.finish(); err != nil {
 		a.node.logger.Error("cannot finish catching up", "error", err)
 	}
-	if !a.open() {
-		a.awaitJoin(rpc)
-	}
+	a.awaitJoin(rpc)
 	if !a.open() {
 		a.refuse(rpc)
 		return false
