@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// DefaultTimeout bounds the search for a member that can serve a call, and the wait
-// for its answer. It is longer than a few leader elections.
+// DefaultTimeout bounds the search for a member that can serve a call. It is longer than a
+// few leader elections.
 const DefaultTimeout = 5 * time.Second
 
 // Backend is an engine.Backend for locks in correctness mode, over the API of a
@@ -28,13 +28,18 @@ type Backend struct {
 
 // settings say how to reach the members.
 type settings struct {
-	endpoints []string
-	timeout   time.Duration
-	dial      []grpc.DialOption
-	tls       *tls.Config // nil for none
-	secret    string      // empty for none
-	clock     engine.Clock
+	*members
+	timeout time.Duration
+	dial    []grpc.DialOption
+	tls     *tls.Config // nil for none
+	secret  string      // empty for none
+	clock   engine.Clock
+	unused  pendings
 }
+
+// memberTime returns how long one member that is not silent may take for an answer. It
+// leaves time for another member within the same call.
+func (s *settings) memberTime() time.Duration { return s.timeout * 3 / 5 }
 
 var (
 	_ engine.Backend        = (*Backend)(nil)
@@ -94,7 +99,7 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"", engine.ErrInvalid)
 	}
-	s := &settings{endpoints: slices.Clone(endpoints), timeout: DefaultTimeout, clock: engine.MonotonicClock()}
+	s := &settings{members: newMembers(slices.Clone(endpoints)), timeout: DefaultTimeout, clock: engine.MonotonicClock()}
 	for _, option := range options {
 		if err := option(s); err != nil {
 			return nil, err
@@ -132,9 +137,8 @@ const maxAnswer = 64 << 20
 const windowSize = 1 << 20
 
 // newConn returns a connection to a member. gRPC connects on first use.
-func (s *settings) newConn(address string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func (s *settings) newConn(address string) (*grpc.ClientConn, error) {
 	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
-	options = append(append(options, s.dial...), more...)
-	return grpc.NewClient("passthrough:///"+address, options...)
+	return grpc.NewClient("passthrough:///"+address, append(options, s.dial...)...)
 }

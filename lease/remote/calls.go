@@ -38,13 +38,13 @@ func (c *connector) Watch(ctx context.Context, resource fencing.Resource, change
 		defer cancel()
 		stream, err := conn.leases.Watch(ctx, &pb.WatchRequest{Resource: string(resource)})
 		if err != nil {
-			return wire.FromStatus(err)
+			return conn.explain(err)
 		}
 		events, ended := make(chan struct{}, 1), make(chan error, 1)
 		go func() {
 			for {
 				if _, err := stream.Recv(); err != nil {
-					ended <- wire.FromStatus(err)
+					ended <- conn.explain(err)
 					return
 				}
 				select {
@@ -80,13 +80,13 @@ func (c *connection) inspect(ctx context.Context, resource fencing.Resource) (st
 	return status, err
 }
 
-// unary makes a call outside of the stream. If the answer takes longer than the
-// timeout, the connection is closed.
+// unary makes a call outside of the stream. If the answer takes too long, the connection is
+// closed.
 func (c *connection) unary(ctx context.Context, call func(ctx context.Context) error) error {
-	timeout := c.connector.settings.timeout
+	timeout := c.connector.settings.memberTime()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := wire.FromStatus(call(limited))
+	err := c.explain(call(limited))
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		c.connector.abandon(c, "", err)
 		return fmt.Errorf("%w: %s did not answer within %v", engine.ErrUncertain, c.address, timeout)

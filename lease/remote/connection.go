@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -33,8 +35,8 @@ type connection struct {
 	pending  map[uint64]*pending
 	queued   map[attemptKey]*pending       // acquires whose callers want to know that they are queued
 	sessions map[engine.SessionID]*session // the sessions that are attached here
-	watchdog *time.Timer                   // calls checkDeadlines; nil before the first operation with a limit
-	watching bool                          // the watchdog runs
+
+	received atomic.Uint64 // messages
 }
 
 // openConnection connects to a member and opens the stream.
@@ -48,10 +50,11 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
-	limit := time.AfterFunc(connectTimeout, cancel)
+	connectTime := owner.settings.connectTime(address)
+	limit := time.AfterFunc(connectTime, cancel)
 	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
-		err = fmt.Errorf("not connected within %v", connectTimeout)
+		err = fmt.Errorf("not connected within %v", connectTime)
 	}
 	if err != nil {
 		cancel()
@@ -60,6 +63,7 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	}
 	go c.send()
 	go c.receive()
+	go c.watch()
 	return c, nil
 }
 
@@ -72,9 +76,6 @@ func (c *connection) close(err error) {
 	}
 	c.err = err
 	close(c.down)
-	if c.watchdog != nil {
-		c.watchdog.Stop()
-	}
 	for id, p := range c.pending {
 		p.outcome <- outcome{err: c.failure(p)}
 		delete(c.pending, id)
@@ -112,6 +113,17 @@ func (c *connection) closeIfDrained() {
 	}
 }
 
+// explain returns the error of a call outside of the stream: gRPC reports a connection that
+// was closed as a call that was cancelled.
+func (c *connection) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = wire.FromStatus(err); err != nil && c.err != nil && errors.Is(err, context.Canceled) {
+		return c.failure(&pending{})
+	}
+	return err
+}
+
 func (c *connection) isDown() bool {
 	select {
 	case <-c.down:
@@ -143,6 +155,7 @@ func (c *connection) receive() {
 			c.close(wire.FromStatus(err))
 			return
 		}
+		c.received.Add(1)
 		for _, n := range response.Notices {
 			c.notice(n)
 		}
@@ -191,10 +204,11 @@ func (c *connection) notice(n *pb.Notice) {
 
 // do sends an operation and waits for its answer.
 func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error) {
-	p := pendings.Get().(*pending)
+	unused := &c.connector.settings.unused
+	p := unused.take()
 	id, direct, err := c.add(op, p)
 	if err != nil {
-		freePending(p)
+		unused.put(p)
 		return wire.Answer{}, err
 	}
 	if direct {
@@ -205,7 +219,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 	case o = <-p.outcome:
 	case <-ctx.Done():
 		if c.forget(id, p) {
-			freePending(p)
+			unused.put(p)
 			if op.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				c.connector.abandon(c, "", errNoAnswer)
 			}
@@ -213,7 +227,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 		}
 		o = <-p.outcome // it is being delivered
 	}
-	freePending(p)
+	unused.put(p)
 	if o.err != nil {
 		return wire.Answer{}, o.err
 	}
@@ -222,6 +236,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 
 // add queues an operation. It reports whether the caller has to send it.
 func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
+	p.large = op.other.GetAttach() != nil
 	if op.limit > 0 {
 		p.limit, p.deadline = op.limit, c.connector.settings.clock.Now().Add(op.limit)
 	}
@@ -240,48 +255,43 @@ func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err
 		p.queued, p.key = op.queued, attemptKey{op.session, op.acquire.Nonce}
 		c.queued[p.key] = p
 	}
-	if op.limit > 0 && !c.watching {
-		c.watch(op.limit)
-	}
 	return id, c.sender.start(), nil
 }
 
-// watch calls checkDeadlines after d. The caller holds mu.
-func (c *connection) watch(d time.Duration) {
-	c.watching = true
-	if c.watchdog == nil {
-		c.watchdog = time.AfterFunc(d, c.checkDeadlines)
-		return
+// watch closes the connection when the member is silent, or when it did not answer an
+// operation within its limit. One timer serves all operations.
+func (c *connection) watch() {
+	clock := c.connector.settings.clock
+	ticker := time.NewTicker(heartbeat.CheckInterval)
+	defer ticker.Stop()
+	var silence heartbeat.Silence
+	for {
+		select {
+		case <-ticker.C:
+		case <-c.down:
+			return
+		}
+		now := clock.Now()
+		silent := silence.Check(now, c.received.Load())
+		switch late, large := c.overdue(now); {
+		case late:
+			c.connector.abandon(c, "", errNoAnswer)
+		case silent && !large:
+			c.connector.fellSilent(c)
+		}
 	}
-	c.watchdog.Reset(d)
 }
 
-// checkDeadlines closes the connection if an operation was not answered within its limit.
-// One timer serves all operations of a connection.
-func (c *connection) checkDeadlines() {
-	now := c.connector.settings.clock.Now()
-	var next time.Duration
-	late := false
+// overdue marks the operations whose limit has passed. It reports whether there are any, and
+// whether an answer is pending that may be so large that it delays the messages behind it.
+func (c *connection) overdue(now engine.Instant) (late, large bool) {
 	c.mu.Lock()
-	c.watching = false
+	defer c.mu.Unlock()
 	for _, p := range c.pending {
-		if p.limit == 0 {
-			continue
-		}
-		left := now.Until(p.deadline)
-		p.late = left <= 0
-		late = late || p.late
-		if next == 0 || left < next {
-			next = left
-		}
+		p.late = p.limit > 0 && now.Until(p.deadline) <= 0
+		late, large = late || p.late, large || p.large
 	}
-	if next > 0 && !late {
-		c.watch(next)
-	}
-	c.mu.Unlock()
-	if late {
-		c.connector.abandon(c, "", errNoAnswer)
-	}
+	return late, large
 }
 
 var errNoAnswer = fmt.Errorf("%w: the member does not answer", engine.ErrUncertain)

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
-	// connectTimeout bounds one try to connect.
-	connectTimeout = 2 * time.Second
 	// The pause before the next member is tried grows from minPause to maxPause.
 	minPause = 5 * time.Millisecond
 	maxPause = 100 * time.Millisecond
@@ -114,7 +113,11 @@ func (c *connector) tryAnother(conn *connection, err error, rejected map[string]
 		if redirect.Leader == "" {
 			clear(rejected) // an election is under way
 		}
-		c.abandon(conn, redirect.Leader, err)
+		leader := redirect.Leader
+		if c.settings.avoids(c.settings.clock.Now(), leader) {
+			leader = "" // the member does not know yet that the leader is gone
+		}
+		c.abandon(conn, leader, err)
 		return true
 	case errors.Is(err, wire.ErrUnauthenticated): // the member may not have read its users yet
 		c.abandon(conn, "", err)
@@ -141,15 +144,16 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 	}
 	c.mu.Lock()
 	address := c.leader
+	began := c.settings.clock.Now()
 	if c.leader = ""; address == "" {
-		address = c.settings.endpoints[c.next%len(c.settings.endpoints)]
-		c.next++
+		address, c.next = c.settings.members.next(began, c.next)
 	}
 	c.mu.Unlock()
 	if err := secret.CheckAddress(address, c.settings.tls, c.settings.secret); err != nil { // a member sent the address
 		return nil, err
 	}
 	conn, err := openConnection(ctx, c, address)
+	c.settings.connected(c.settings.clock.Now(), began, address, err)
 	if err != nil {
 		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
 	}
@@ -186,6 +190,13 @@ func (c *connector) abandon(conn *connection, leader string, why error) {
 	}
 	c.mu.Unlock()
 	conn.close(why)
+}
+
+// fellSilent abandons a connection whose member is silent. Its operations are uncertain, and
+// their callers repeat them at another member.
+func (c *connector) fellSilent(conn *connection) {
+	c.settings.fellSilent(c.settings.clock.Now(), conn.address)
+	c.abandon(conn, "", heartbeat.ErrSilent)
 }
 
 // moveOn makes the next call use another member, because this one cannot serve.

@@ -54,7 +54,7 @@ func (e *Efficiency) send(ctx context.Context, op *operation) (answer wire.Answe
 
 // operation returns an operation without a call.
 func (e *Efficiency) operation(ctx context.Context, session engine.SessionID) operation {
-	return operation{session: session, traceparent: engine.TraceparentOf(ctx), limit: e.settings.timeout}
+	return operation{session: session, traceparent: engine.TraceparentOf(ctx), limit: e.settings.memberTime()}
 }
 
 // Acquire requests a lease. If the answer is lost the error is uncertain;

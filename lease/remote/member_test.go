@@ -14,11 +14,15 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // testTimeout ends a test that hangs.
 const testTimeout = time.Minute
+
+// waits is an answer that is not sent.
+var waits = &pb.Answer{}
 
 // member is a fake member of the service: a real gRPC server whose answers the test
 // sets. The tests of the server run this package against real members.
@@ -56,6 +60,11 @@ func startMemberAt(t testing.TB, address string) *member {
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	}, testTimeout, 5*time.Millisecond, "listen on %s", address)
+	return serveMember(t, listener)
+}
+
+func serveMember(t testing.TB, listener net.Listener) *member {
+	t.Helper()
 	m := &member{address: listener.Addr().String(), server: grpc.NewServer(), changed: make(chan struct{})}
 	pb.RegisterLeaseServiceServer(m.server, m)
 	pb.RegisterPolicyServiceServer(m.server, m)
@@ -85,13 +94,21 @@ func (m *member) operations() []*pb.Operation {
 	return m.received
 }
 
+// opened returns the number of session streams so far.
+func (m *member) opened() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.streams
+}
+
 func (m *member) watchers() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.watches
 }
 
-// Session answers operations one by one. If answer returns nil the stream breaks.
+// Session answers operations one by one, and sends heartbeats. If answer returns nil the
+// stream breaks.
 func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	m.mu.Lock()
 	m.streams++
@@ -100,6 +117,23 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	if rejects != nil {
 		return wire.ToStatus(rejects)
 	}
+	var sending sync.Mutex
+	send := func(response *pb.SessionResponse) error {
+		sending.Lock()
+		defer sending.Unlock()
+		return stream.Send(response)
+	}
+	go func() {
+		ticker := time.NewTicker(heartbeat.Interval)
+		defer ticker.Stop()
+		for send(&pb.SessionResponse{}) == nil {
+			select {
+			case <-ticker.C:
+			case <-stream.Context().Done():
+				return
+			}
+		}
+	}()
 	for {
 		message, err := stream.Recv()
 		if err != nil {
@@ -117,12 +151,15 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 				m.mu.Unlock()
 				return wire.ToStatus(engine.ErrUncertain)
 			}
+			if a == waits {
+				continue
+			}
 			a.Id = op.Id
 			response.Answers = append(response.Answers, a)
 		}
 		response.Notices, m.notices = m.notices, nil
 		m.mu.Unlock()
-		if err := stream.Send(response); err != nil {
+		if err := send(response); err != nil {
 			return err
 		}
 	}

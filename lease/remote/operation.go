@@ -54,6 +54,7 @@ type pending struct {
 	limit    time.Duration
 	deadline engine.Instant // if limit is not 0
 	late     bool           // the deadline has passed
+	large    bool           // the answer may be large
 }
 
 // outcome is an answer, or the error of a connection that ended without one.
@@ -64,9 +65,16 @@ type outcome struct {
 
 // pendings has unused pending values, with their channels. A value returns to it when its
 // connection does not know it any more and its channel is empty.
-var pendings = sync.Pool{New: func() any { return &pending{outcome: make(chan outcome, 1)} }}
+type pendings struct{ pool sync.Pool }
 
-func freePending(p *pending) {
+func (u *pendings) take() *pending {
+	if p, ok := u.pool.Get().(*pending); ok {
+		return p
+	}
+	return &pending{outcome: make(chan outcome, 1)}
+}
+
+func (u *pendings) put(p *pending) {
 	*p = pending{outcome: p.outcome}
-	pendings.Put(p)
+	u.pool.Put(p)
 }

@@ -65,7 +65,7 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 
 // operation returns an operation of the session without a call.
 func (s *session) operation(ctx context.Context) operation {
-	return operation{session: s.config.ID, traceparent: engine.TraceparentOf(ctx), limit: s.backend.settings.timeout}
+	return operation{session: s.config.ID, traceparent: engine.TraceparentOf(ctx), limit: s.backend.settings.memberTime()}
 }
 
 // register delivers the notices on a connection to the session.

@@ -96,7 +96,7 @@ func TestUnansweredOperationClosesTheConnection(t *testing.T) {
 	}
 	err := open()
 	require.ErrorIs(t, err, engine.ErrUncertain)
-	require.ErrorContains(t, err, fmt.Sprintf("%s did not answer within 300ms", m.address))
+	require.ErrorContains(t, err, fmt.Sprintf("%s did not answer within 180ms", m.address))
 	m.set(func() { m.answer = leader(1) })
 	eventually(t, "a session is opened on a new connection", func() bool { return open() == nil })
 	m.mu.Lock()

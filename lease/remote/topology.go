@@ -8,17 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
-
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
-	// topologyKeepAlive is how often gRPC checks that a silent member is alive.
-	topologyKeepAlive = 10 * time.Second
 	// The pause before the next member is asked grows from minTopologyPause to
 	// maxTopologyPause.
 	minTopologyPause = 50 * time.Millisecond
@@ -137,8 +133,10 @@ func (w *topologyWatch) rejection() error {
 // run follows one member after the other until close.
 func (w *topologyWatch) run() {
 	pause := minTopologyPause
-	for next := rand.N(len(w.settings.endpoints)); w.ctx.Err() == nil; next++ {
-		address := w.settings.endpoints[next%len(w.settings.endpoints)]
+	next := rand.N(len(w.settings.endpoints))
+	for w.ctx.Err() == nil {
+		var address string
+		address, next = w.settings.next(w.settings.clock.Now(), next)
 		received, err := w.follow(address)
 		if received {
 			pause = minTopologyPause
@@ -159,7 +157,7 @@ func (w *topologyWatch) run() {
 // follow receives topologies from one member until the stream ends, and reports
 // whether it received any.
 func (w *topologyWatch) follow(address string) (received bool, err error) {
-	conn, err := w.settings.newConn(address, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: topologyKeepAlive, Timeout: topologyKeepAlive / 2}))
+	conn, err := w.settings.newConn(address)
 	if err != nil {
 		return false, err
 	}
@@ -169,18 +167,29 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	w.mu.Lock()
 	w.restart = cancel
 	w.mu.Unlock()
-	first := time.AfterFunc(connectTimeout, cancel)
+	began := w.settings.clock.Now()
+	first := time.AfterFunc(w.settings.connectTime(address), func() {
+		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent)
+		cancel()
+	})
 	defer first.Stop()
 	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 	if err != nil {
 		return false, wire.FromStatus(err)
 	}
+	go func() {
+		if errors.Is(heartbeat.Watch(ctx, conn), heartbeat.ErrSilent) {
+			w.settings.fellSilent(w.settings.clock.Now(), address)
+			cancel()
+		}
+	}()
 	for {
 		message, err := stream.Recv()
 		if err != nil {
 			return received, wire.FromStatus(err)
 		}
 		first.Stop()
+		w.settings.connected(w.settings.clock.Now(), began, address, nil)
 		topology, err := wire.ToTopology(message)
 		if err != nil {
 			return received, err

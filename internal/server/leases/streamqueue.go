@@ -3,10 +3,12 @@ package leases
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -71,9 +73,12 @@ func split[T any](list []T) (first, others []T) {
 	return list[:maxAnswers:maxAnswers], list[maxAnswers:]
 }
 
-// send writes messages until the stream ends. The slots of the answers are free when
-// the client has received the message, as far as flow control shows.
+// send writes messages until the stream ends, also empty ones, which show the client that
+// this member is alive. The slots of the answers are free when the client has received the
+// message, as far as flow control shows.
 func (st *stream) send(server pb.LeaseService_SessionServer) {
+	alive := time.NewTicker(heartbeat.Interval)
+	defer alive.Stop()
 	for {
 		st.mu.Lock()
 		ended, notices := st.queue.take()
@@ -81,10 +86,11 @@ func (st *stream) send(server pb.LeaseService_SessionServer) {
 		if len(ended)+len(notices) == 0 {
 			select {
 			case <-st.wake:
+				continue
+			case <-alive.C:
 			case <-st.ctx.Done():
 				return
 			}
-			continue
 		}
 		message := &pb.SessionResponse{Answers: make([]*pb.Answer, len(ended)), Notices: notices}
 		for i, o := range ended {
