@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -31,9 +31,9 @@ const (
 	defaultEndpoint = "127.0.0.1:7420"
 	// connectTimeout bounds the time to connect to one endpoint.
 	connectTimeout = 3 * time.Second
-	// keepaliveTime is the idle time after which a connection is checked: a stopped
-	// member must not block a watch.
-	keepaliveTime = 10 * time.Second
+	// firstConnect bounds it if there are other endpoints: a stopped member must not block
+	// a command.
+	firstConnect = time.Second
 )
 
 // access is how a command reaches the service: flags that all commands share.
@@ -138,7 +138,7 @@ func (a *access) secret() (string, error) {
 }
 
 // connect connects to one address. An error means that nothing was sent.
-func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+func (a *access) connect(ctx context.Context, address string, limit time.Duration) (*grpc.ClientConn, error) {
 	config, err := a.tls()
 	if err != nil {
 		return nil, err
@@ -150,12 +150,11 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 	if err := secret.CheckAddress(address, config, own); err != nil {
 		return nil, usageError(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, append(secret.DialOptions(config, own),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: connectTimeout}))...)
+	conn, err := grpc.NewClient("passthrough:///"+address, secret.DialOptions(config, own)...)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn.Connect()
 	for {
@@ -169,7 +168,7 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			conn.Close()
-			return nil, fmt.Errorf("connect to %s: %w: no connection within %v", address, wire.ErrUnreachable, connectTimeout)
+			return nil, fmt.Errorf("connect to %s: %w: no connection within %v", address, wire.ErrUnreachable, limit)
 		}
 	}
 }
@@ -242,13 +241,16 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 	rejectedBy := map[string]bool{}
 	given, reached := len(addresses), 0
 	for i := 0; i < len(addresses); i++ {
-		conn, err := a.connect(ctx, addresses[i])
+		limit := connectTimeout
+		if i < len(addresses)-1 {
+			limit = firstConnect
+		}
+		conn, err := a.connect(ctx, addresses[i], limit)
 		if err != nil {
 			unreachable = errors.Join(unreachable, err)
 			continue
 		}
-		err = callError(f(conn))
-		conn.Close()
+		err = callWatched(ctx, conn, addresses[i], f)
 		reached++
 		switch {
 		case errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain):
@@ -270,6 +272,25 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 		return a.explainNoLeader(ctx, notLeader, reached, given)
 	}
 	return unreachable
+}
+
+// callWatched runs f on a connection and closes it, also while f is running if the member no
+// longer answers.
+func callWatched(ctx context.Context, conn *grpc.ClientConn, address string, f func(*grpc.ClientConn) error) error {
+	watched := make(chan error, 1)
+	go func() {
+		err := heartbeat.Watch(ctx, conn)
+		if errors.Is(err, heartbeat.ErrSilent) {
+			conn.Close()
+		}
+		watched <- err
+	}()
+	err := callError(f(conn))
+	conn.Close()
+	if silent := <-watched; errors.Is(silent, heartbeat.ErrSilent) && errors.Is(err, lease.ErrUncertain) {
+		return fmt.Errorf("call %s: %w", address, silent)
+	}
+	return err
 }
 
 // fetch calls a method of a service of the API and returns the answer.

@@ -81,7 +81,7 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 }
 
 func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {
-	conn, err := a.connect(ctx, address)
+	conn, err := a.connect(ctx, address, connectTimeout)
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func report(ctx context.Context, w io.Writer, address string, check func() (stri
 func (a *access) checkHealth(ctx context.Context, address string, ready bool) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	conn, err := a.connect(ctx, address)
+	conn, err := a.connect(ctx, address, connectTimeout)
 	if err != nil {
 		return "", err
 	}
