@@ -8,41 +8,40 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Renew extends the grants of both modes. If only one mode can be reached, it returns
-// the grants of the other mode as not renewed.
+// Renew extends the grants of both modes, and returns those of the modes that can be reached.
 func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	var (
 		wg             sync.WaitGroup
+		correctness    []engine.Nonce
 		correctnessErr error
 	)
-	part := s.renewable()
-	if part != nil {
-		wg.Go(func() { correctnessErr = s.renewCorrectness(ctx, part) })
+	if part := s.renewable(); part != nil {
+		wg.Go(func() { correctness, correctnessErr = s.renewCorrectness(ctx, part) })
 	}
-	failed, efficiencyErr := s.efficiency.Renew(ctx)
+	extended, err := s.efficiency.Renew(ctx)
 	wg.Wait()
-	switch {
-	case correctnessErr != nil && (efficiencyErr != nil || len(s.efficiency.Nonces()) == 0):
-		return nil, errors.Join(correctnessErr, efficiencyErr)
-	case efficiencyErr != nil && (part == nil || len(s.heldIn(part)) == 0):
-		return nil, efficiencyErr
-	case correctnessErr != nil:
-		failed = append(failed, s.heldIn(part)...)
-	case efficiencyErr != nil:
-		failed = append(failed, s.efficiency.Nonces()...)
+	if extended = append(extended, correctness...); len(extended) == 0 {
+		return nil, errors.Join(correctnessErr, err)
 	}
-	return failed, nil
+	return extended, nil
 }
 
 // renewCorrectness extends the session of the service. If it is lost, its leases were
 // reported, and the next acquire opens another one.
-func (s *session) renewCorrectness(ctx context.Context, part *serviceSession) error {
-	_, err := part.Renew(ctx)
+func (s *session) renewCorrectness(ctx context.Context, part *serviceSession) (extended []engine.Nonce, err error) {
+	inner, err := part.Renew(ctx)
 	if errors.Is(err, engine.ErrLost) {
 		s.drop(part)
-		return nil
+		return nil, nil
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, nonce := range inner {
+		if outer, ok := part.outer[nonce]; ok {
+			extended = append(extended, outer)
+		}
+	}
+	return extended, err
 }
 
 // renewable returns the session of the service if it is in use. One that was not used
@@ -69,19 +68,6 @@ func (s *session) renewable() *serviceSession {
 	}
 	s.efficiency.Background(closeTimeout, func(ctx context.Context) { _ = part.Close(ctx) }) // otherwise it ends with its TTL
 	return nil
-}
-
-// heldIn returns the attempts that may be held in a session of the service.
-func (s *session) heldIn(part *serviceSession) []engine.Nonce {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var nonces []engine.Nonce
-	for nonce, at := range s.attempts {
-		if at.session == part {
-			nonces = append(nonces, nonce)
-		}
-	}
-	return nonces
 }
 
 // Close ends the session and releases every grant in it.

@@ -38,13 +38,14 @@ type heldGrant struct {
 	signatures signatures
 
 	// Guarded by the keepAlive's mu.
-	sent    engine.Instant // the deadline counts from here, unless covered
-	round   uint64         // the last keep-alive that did not cover it
-	covered bool           // the deadline counts from the last answered keep-alive
-	ended   error          // why it ended, nil while it is held
-	leases  []*Lease
-	first   Lease     // most grants have one lease
-	room    [1]*Lease // for leases
+	sent     engine.Instant // the deadline counts from here, unless covered
+	round    uint64         // the last keep-alive that was sent before it was granted
+	extended uint64         // the last keep-alive that extended it
+	covered  bool           // the deadline counts from the last answered keep-alive
+	ended    error          // why it ended, nil while it is held
+	leases   []*Lease
+	first    Lease     // most grants have one lease
+	room     [1]*Lease // for leases
 }
 
 // add makes l a lease of the grant. The caller holds the keepAlive's mu.

@@ -232,7 +232,7 @@ func TestExpiredLeaseIsReleased(t *testing.T) {
 		s.tap(func(on *taps) {
 			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				_, err := next(ctx)
-				return []engine.Nonce{1}, err // renewed at the service, reported as failed
+				return []engine.Nonce{2}, err // a is renewed at the service, and the answer does not say so
 			}
 		})
 		b, err := s.client.Acquire(t.Context(), "b")

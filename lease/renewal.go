@@ -150,15 +150,14 @@ func (k *keepAlive) renewOnce(ctx context.Context) (Renewal, error) {
 	round, leases := k.round, len(k.grants)
 	k.mu.Unlock()
 
-	failed, err := k.session.Renew(ctx)
+	extended, err := k.session.Renew(ctx)
 
 	switch {
 	case errors.Is(err, engine.ErrLost):
 		k.endSession(err)
 	case err == nil:
-		k.extend(round, sent, failed)
-		if len(failed) > 0 {
-			err = fmt.Errorf("%w: %d of %d leases were not renewed", engine.ErrUnavailable, len(failed), leases)
+		if missed := k.extend(round, sent, extended); missed > 0 {
+			err = fmt.Errorf("%w: %d of %d leases were not renewed", engine.ErrUnavailable, missed, leases)
 		}
 	}
 	k.mu.Lock()
@@ -167,29 +166,33 @@ func (k *keepAlive) renewOnce(ctx context.Context) (Renewal, error) {
 	return Renewal{Session: k.id, Leases: leases, Elapsed: k.client.clock.Now().Since(sent), Err: err}, err
 }
 
-// extend records an answered keep-alive: the deadline of every grant that was held
-// when it was sent, except the failed ones, counts from then.
-func (k *keepAlive) extend(round uint64, sent engine.Instant, failed []engine.Nonce) {
+// extend records an answered keep-alive: the deadline of every grant that it extended, and
+// that was held when it was sent, counts from then. It returns the number of grants that
+// were held and not extended: they keep their deadline.
+func (k *keepAlive) extend(round uint64, sent engine.Instant, extended []engine.Nonce) (missed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, nonce := range failed {
-		g := k.grants[nonce]
-		if g == nil {
-			continue
+	for _, nonce := range extended {
+		if g := k.grants[nonce]; g != nil && g.round < round {
+			g.extended = round
 		}
-		if g.covered {
+	}
+	for nonce, g := range k.grants {
+		switch {
+		case g.extended == round:
+			g.covered = true
+			delete(k.uncovered, nonce)
+			continue
+		case g.covered:
 			g.covered, g.sent = false, k.lastRenewed
 			k.uncovered[nonce] = g
 		}
-		g.round = round
-	}
-	k.lastRenewed = sent
-	for nonce, g := range k.uncovered {
 		if g.round < round {
-			g.covered = true
-			delete(k.uncovered, nonce)
+			missed++
 		}
 	}
+	k.lastRenewed = sent
+	return missed
 }
 
 // renewLease implements Lease.Renew.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,8 +207,8 @@ func TestRenewalMayFailForSomeLeases(t *testing.T) {
 		time.Sleep(ttl) // both have been renewed
 		s.tap(func(on *taps) {
 			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
-				_, err := next(ctx)
-				return []engine.Nonce{1}, err // the first attempt: a
+				extended, err := next(ctx)
+				return slices.DeleteFunc(extended, func(n engine.Nonce) bool { return n == 1 }), err // without a
 			}
 		})
 		<-a.Done()
@@ -216,6 +217,27 @@ func TestRenewalMayFailForSomeLeases(t *testing.T) {
 		require.NoError(t, b.Renew(t.Context()))
 		time.Sleep(2 * ttl)
 		require.NoError(t, b.Err())
+	})
+}
+
+// A renewal extends what the engine names, and nothing else: an engine that has forgotten a
+// grant names no failure.
+func TestRenewalExtendsOnlyWhatTheEngineNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		time.Sleep(ttl) // it has been renewed
+		s.tap(func(on *taps) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
+				_, err := next(ctx)
+				return []engine.Nonce{77}, err // of no attempt
+			}
+		})
+		renewed := l.Deadline()
+		require.ErrorIs(t, l.Renew(t.Context()), engine.ErrUnavailable)
+		require.True(t, renewed.Equal(l.Deadline()))
+		<-l.Done()
+		require.ErrorIs(t, l.Err(), engine.ErrExpired)
 	})
 }
 

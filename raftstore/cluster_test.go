@@ -71,9 +71,9 @@ func (s retrying) Acquire(ctx context.Context, request engine.Request) (grant en
 	return grant, err
 }
 
-func (s retrying) Renew(ctx context.Context) (lost []engine.Nonce, err error) {
-	err = retry(ctx, func() (err error) { lost, err = s.Session.Renew(ctx); return err })
-	return lost, err
+func (s retrying) Renew(ctx context.Context) (extended []engine.Nonce, err error) {
+	err = retry(ctx, func() (err error) { extended, err = s.Session.Renew(ctx); return err })
+	return extended, err
 }
 
 func (s retrying) Release(ctx context.Context, nonce engine.Nonce) error {

@@ -128,8 +128,35 @@ func (s *Session) since() engine.Instant {
 	return s.sent
 }
 
-// Renew extends the session by its TTL.
-func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
+// Renew extends the session by its TTL, and returns its grants as this node has applied
+// them.
+func (s *Session) Renew(ctx context.Context) (extended []engine.Nonce, err error) {
+	n, err := s.extend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.fsm.Read(func(m *machine.Machine) {
+		if m.SessionInfo(s.config.ID).Incarnation != s.number {
+			return
+		}
+		_, requests, _ := m.Session(s.config.ID)
+		for _, r := range requests {
+			if r.Party.Token != fencing.None {
+				extended = append(extended, r.Party.Nonce)
+			}
+		}
+	})
+	return extended, nil
+}
+
+// Extend extends the session by its TTL. The time that it takes does not depend on the number
+// of leases.
+func (s *Session) Extend(ctx context.Context) error {
+	_, err := s.extend(ctx)
+	return err
+}
+
+func (s *Session) extend(ctx context.Context) (*Node, error) {
 	sent := s.config.Clock.Now()
 	n, err := s.backend.leader()
 	if err == nil {
@@ -143,7 +170,7 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if sent.Since(s.sent) > 0 {
 		s.sent = sent
 	}
-	return nil, nil
+	return n, nil
 }
 
 // Release ends an attempt. A lost session counts as released.

@@ -48,12 +48,12 @@ type Session interface {
 	Acquire(ctx context.Context, request Request) (Grant, error)
 
 	// Renew extends the session, and every grant in it, by the session's TTL from
-	// now. It returns the attempts that could not be renewed although the others were.
-	// An error that matches ErrLost means that the session has ended, and with it
-	// every grant. After any other error nothing is known to be extended. Renewals are
-	// in the service's memory and not durable: a failover may extend a session, but
-	// never shortens it.
-	Renew(ctx context.Context) (failed []Nonce, err error)
+	// now. It returns the attempts whose grants were extended: a grant that is not
+	// named ends with its TTL. An error that matches ErrLost means that the session
+	// has ended, and with it every grant. After any other error nothing is known to be
+	// extended. Renewals are in the service's memory and not durable: a failover may
+	// extend a session, but never shortens it.
+	Renew(ctx context.Context) (extended []Nonce, err error)
 
 	// Release ends an attempt: it leaves the queue, or its grant is released. When
 	// Release returns nil, the attempt has ended for good, even if a late copy of its

@@ -23,9 +23,9 @@ func (s retryingSession) Acquire(ctx context.Context, request engine.Request) (g
 	return grant, err
 }
 
-func (s retryingSession) Renew(ctx context.Context) (failed []engine.Nonce, err error) {
-	err = s.f.retry(func() error { failed, err = s.Session.Renew(ctx); return err })
-	return failed, err
+func (s retryingSession) Renew(ctx context.Context) (extended []engine.Nonce, err error) {
+	err = s.f.retry(func() error { extended, err = s.Session.Renew(ctx); return err })
+	return extended, err
 }
 
 func (s retryingSession) Release(ctx context.Context, nonce engine.Nonce) error {
@@ -131,6 +131,27 @@ var sessionTests = []conformance{
 		require.NoError(f, f.retry(func() error { status, err = b.Inspect(f.ctx, f.name("a")); return err }))
 		require.Len(f, status.Holders, 1)
 		require.Equal(f, next.Token, status.Holders[0].Token)
+	}},
+	{"a renewal names what it extended", func(f *fixture) {
+		b := f.Backend()
+		s, other := f.session(b), f.session(b)
+		extended, err := s.Renew(f.ctx)
+		require.NoError(f, err)
+		require.Empty(f, extended)
+		for nonce := range engine.Nonce(3) {
+			request := f.request(nonce + 1)
+			request.Resources[0] += fencing.Resource(rune('a' + nonce))
+			_, err := s.Acquire(f.ctx, request)
+			require.NoError(f, err)
+		}
+		_, err = other.Acquire(f.ctx, f.request(4))
+		require.NoError(f, err)
+		_, err = s.Acquire(f.ctx, f.request(5))
+		require.ErrorIs(f, err, engine.ErrHeld)
+		require.NoError(f, s.Release(f.ctx, 2))
+		extended, err = s.Renew(f.ctx)
+		require.NoError(f, err)
+		require.ElementsMatch(f, []engine.Nonce{1, 3}, extended)
 	}},
 	{"close frees a session", func(f *fixture) {
 		b := f.Backend()

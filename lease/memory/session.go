@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -112,7 +113,14 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 		return nil, engine.ErrExpired
 	}
 	s.extend(sent)
-	return nil, nil
+	var extended []engine.Nonce
+	_, requests, _ := m.machine.Session(s.config.ID)
+	for i := range requests {
+		if p := &requests[i].Party; p.Token != fencing.None {
+			extended = append(extended, p.Nonce)
+		}
+	}
+	return extended, nil
 }
 
 // extend restarts the TTL of the session. The caller holds mu.

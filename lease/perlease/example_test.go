@@ -23,12 +23,16 @@ func ExampleNewSession() {
 		}
 		fmt.Println("token", grant.Token)
 	}
+	extended, err := session.Renew(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("renewed attempts", extended)
 	if err := session.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(len(session.Nonces()), "grants after Close")
 	// Output:
 	// token 1
 	// token 1
-	// 0 grants after Close
+	// renewed attempts [1]
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Renew extends every grant of the session. It returns the grants that could not be
-// extended and reports lost ones to Lost. If no grant could be extended it returns an
-// error.
+// Renew extends every grant of the session. It returns the grants that were extended and
+// reports lost ones to Lost. If no grant could be extended it returns an error.
 func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	leases, expired, err := s.renewable(sent)
@@ -22,25 +21,26 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	var failed []engine.Nonce
-	var last error
+	var extended []engine.Nonce
+	var failed error
 	errs := s.engine.Renew(ctx, leases)
 	for i, held := range leases {
 		switch err := errs[i]; {
 		case err == nil:
 			s.renewed(held, sent)
+			extended = append(extended, held.Nonce)
 		case errors.Is(err, engine.ErrLost):
 			s.lost([]engine.Held{held}, err)
 		case s.endsByMigration(held, sent, err):
 			s.lost([]engine.Held{held}, fmt.Errorf("%w: %w", engine.ErrTaken, err))
 		default:
-			failed, last = append(failed, held.Nonce), err
+			failed = err
 		}
 	}
-	if len(failed) == len(leases) {
-		return nil, fmt.Errorf("renew: %w", last)
+	if failed != nil && len(extended) == 0 {
+		return nil, fmt.Errorf("renew: %w", failed)
 	}
-	return failed, nil
+	return extended, nil
 }
 
 // renewable returns the grants to renew, and those whose TTL has passed: others may
@@ -134,19 +134,6 @@ func (s *Session) Lose(reason func(engine.Held) error) (report func()) {
 			}
 		}
 	}
-}
-
-// Nonces returns the attempts that hold a grant.
-func (s *Session) Nonces() []engine.Nonce {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var nonces []engine.Nonce
-	for nonce, a := range s.attempts {
-		if a.granted && !a.over {
-			nonces = append(nonces, nonce)
-		}
-	}
-	return nonces
 }
 
 // Close ends the session and releases every grant in it. If it fails it can be called

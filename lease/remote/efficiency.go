@@ -121,9 +121,12 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 		}
 		return
 	}
-	for _, nonce := range answer.Full.GetFailed() {
-		if i, ok := byNonce[engine.Nonce(nonce)]; ok {
-			errs[i] = fmt.Errorf("%w: the Redis nodes did not confirm the renewal", engine.ErrUncertain)
+	for i := range errs {
+		errs[i] = fmt.Errorf("%w: the Redis nodes did not confirm the renewal", engine.ErrUncertain)
+	}
+	for _, extended := range answer.Full.GetHolds() {
+		if i, ok := byNonce[engine.Nonce(extended.Nonce)]; ok && uint64(leases[i].Token) == extended.Token {
+			errs[i] = nil
 		}
 	}
 	for _, n := range answer.Full.GetLost() {

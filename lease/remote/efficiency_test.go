@@ -22,10 +22,14 @@ var request = engine.Request{Nonce: 3, Resources: []fencing.Resource{"a", "b"}, 
 // grants answers every acquire with a token, and every other call with success.
 func grants(token uint64) func(*pb.Operation) *pb.Answer {
 	return func(op *pb.Operation) *pb.Answer {
+		answer := &pb.Answer{}
 		if op.GetAcquire() != nil {
 			return &pb.Answer{Token: token, Mode: "efficiency", Name: fmt.Sprint("name of ", token)}
 		}
-		return &pb.Answer{}
+		for _, l := range op.GetRenew().GetLeases() {
+			answer.Holds = append(answer.Holds, &pb.Hold{Nonce: l.Nonce, Token: l.Token})
+		}
+		return answer
 	}
 }
 
@@ -59,7 +63,13 @@ func TestCallsCarryTheirLease(t *testing.T) {
 func TestRenewReportsEachLease(t *testing.T) {
 	m := startMember(t)
 	m.answer = func(op *pb.Operation) *pb.Answer {
-		return &pb.Answer{Failed: []uint64{2}, Lost: []*pb.Notice{{Nonce: 3, Lost: wire.FromError(engine.ErrTaken)}}}
+		answer := &pb.Answer{Lost: []*pb.Notice{{Nonce: 3, Lost: wire.FromError(engine.ErrTaken)}}}
+		for _, l := range op.GetRenew().Leases {
+			if l.Nonce != 2 && l.Nonce != 3 {
+				answer.Holds = append(answer.Holds, &pb.Hold{Nonce: l.Nonce, Token: l.Token})
+			}
+		}
+		return answer
 	}
 	e := backend(t, nil, m).Efficiency()
 	session, other := engine.NewSessionID(), engine.NewSessionID()

@@ -232,7 +232,7 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if sent.Since(s.sent) > 0 {
 		s.sent = sent
 	}
-	return nil, nil
+	return slices.Collect(maps.Keys(s.grants)), nil // they last as long as the session
 }
 
 // Release ends an attempt. A lost session counts as released.

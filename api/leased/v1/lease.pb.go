@@ -2857,7 +2857,8 @@ type Answer struct {
 	Slot  int32  `protobuf:"varint,5,opt,name=slot,proto3" json:"slot,omitempty"`
 	// Of a renew: the attempts that were not renewed but may still be held.
 	Failed []uint64 `protobuf:"varint,6,rep,packed,name=failed,proto3" json:"failed,omitempty"`
-	// Of an attach: the grants of the session.
+	// Of an attach: the grants of the session. Of a renew in efficiency mode: the leases
+	// that were extended, and no others.
 	Holds []*Hold `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Of an acquire in efficiency mode: the identity of the attempt on the Redis nodes.
 	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`

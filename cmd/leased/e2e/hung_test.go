@@ -20,7 +20,7 @@ import (
 // hungClients is the number of clients: some of them use the member that hangs.
 const hungClients = 6
 
-// A member that hangs, first the leader and then a follower, is no error for any client, in
+// A member that hangs, first a follower and then the leader, is no error for any client, in
 // either mode: calls, waiters and observers continue with the other members. The limits are
 // far above what a call takes, for the sake of slow machines; the tests of lease/remote check
 // the time.
@@ -42,11 +42,11 @@ func TestHungMember(t *testing.T) {
 		t.Cleanup(func() { _ = opened.Close(context.Background()) })
 		clients = append(clients, opened)
 	}
-	for after, role := range []string{"leader", "follower"} {
+	for i, role := range []string{"follower", "another follower", "leader"} {
 		for _, prefix := range []string{"report", "job"} {
 			t.Run(role+"/"+prefix, func(t *testing.T) {
 				h := prepareHung(t, clients, prefix)
-				victim := (c.leader() + after) % 3
+				victim := (c.leader() + i + 1) % 3
 				began := time.Now()
 				c.servers[victim].signal(syscall.SIGSTOP)
 				h.check()

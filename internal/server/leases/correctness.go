@@ -64,12 +64,12 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.G
 		select {
 		case err := <-done:
 			if err == nil { // the caller counts the TTL from the answer
-				_, err = s.renew(caller)
+				err = s.renew(caller)
 				err = grantedBut(err)
 			}
 			return grant, err
 		case <-keepAlive.C:
-			if _, err := s.renew(ctx); errors.Is(err, engine.ErrLost) {
+			if err := s.renew(ctx); errors.Is(err, engine.ErrLost) {
 				cancel(err)
 			}
 		}

@@ -43,9 +43,8 @@ func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 
 func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.RenewRequest) (*pb.RenewResponse, error) {
 	found, err := s.sessions.attach(ctx, id)
-	var failed []engine.Nonce
 	if err == nil {
-		failed, err = found.renew(ctx)
+		err = found.renew(ctx)
 	}
 	s.Metrics.Renewed(engine.Correctness, err)
 	if err != nil {
@@ -56,10 +55,6 @@ func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.R
 		return nil, err
 	}
 	response := &pb.RenewResponse{SessionId: found.id.String(), Ttl: wire.DurationText(found.ttl)}
-	for _, nonce := range failed {
-		response.Failed = append(response.Failed, uint64(nonce))
-		delete(tokens, nonce)
-	}
 	for _, token := range tokens {
 		response.Tokens = append(response.Tokens, uint64(token))
 	}

@@ -84,7 +84,7 @@ func (c *sessions) get(ctx context.Context, id engine.SessionID, usable func(*se
 		return nil, fmt.Errorf("%w: sessionId %s belongs to a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
 	}
 	if s := c.find(id); s != nil && usable(s) && auth.Owns(ctx, s.raft.User()) {
-		if _, err := s.renew(ctx); !errors.Is(err, engine.ErrLost) {
+		if err := s.renew(ctx); !errors.Is(err, engine.ErrLost) {
 			return s, err
 		}
 	}
@@ -180,15 +180,15 @@ type session struct {
 }
 
 // renew extends the session, and all leases in it.
-func (s *session) renew(ctx context.Context) ([]engine.Nonce, error) {
-	failed, err := s.raft.Renew(ctx)
+func (s *session) renew(ctx context.Context) error {
+	err := s.raft.Extend(ctx)
 	switch {
 	case err == nil:
 		s.use()
 	case errors.Is(err, engine.ErrLost):
 		s.cache.remove(s)
 	}
-	return failed, err
+	return err
 }
 
 // use marks the session as used, so that it is not swept.

@@ -153,7 +153,7 @@ func (o *operation) call() error {
 		if len(call.Renew.Leases) > 0 {
 			return st.renewInRedis(o.id, call.Renew.Leases, a)
 		}
-		return st.renewSession(o.id, a)
+		return st.renewSession(o.id)
 	case *pb.Operation_Release:
 		if call.Release.Lease != nil {
 			return st.releaseInRedis(o.id, call.Release)

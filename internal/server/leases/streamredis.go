@@ -80,7 +80,8 @@ func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, tt
 	})
 }
 
-// renewInRedis extends leases, and answers with those that were not extended.
+// renewInRedis extends leases, and answers with those that were extended and those that were
+// not.
 func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
 	held := make([]engine.Held, len(leases))
 	for i, l := range leases {
@@ -97,6 +98,7 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 		st.service.redis.renewed(err)
 		switch {
 		case err == nil:
+			a.Holds = append(a.Holds, &pb.Hold{Nonce: leases[i].Nonce, Token: leases[i].Token})
 		case errors.Is(err, engine.ErrLost):
 			st.known.remove(held[i].Name)
 			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: leases[i].Nonce, Lost: wire.FromError(err)})

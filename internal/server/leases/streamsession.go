@@ -100,16 +100,13 @@ func (st *stream) unlisten() {
 	}
 }
 
-func (st *stream) renewSession(id engine.SessionID, a *pb.Answer) error {
+func (st *stream) renewSession(id engine.SessionID) error {
 	s, err := st.session(id)
 	if err != nil {
 		return err
 	}
-	failed, err := s.renew(st.ctx)
+	err = s.renew(st.ctx)
 	st.service.Metrics.Renewed(engine.Correctness, err)
-	for _, nonce := range failed {
-		a.Failed = append(a.Failed, uint64(nonce))
-	}
 	return err
 }
 
