@@ -103,3 +103,30 @@ func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
 		require.Equal(t, lease.Leader{Holder: "tester", Token: l.Token(), Metadata: map[string]string{"at": "here"}}, leaders[1])
 	})
 }
+
+// A change that leaves the leader in place, such as a candidate that joins the queue, is not
+// reported.
+func TestObserveReportsEachLeaderOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		var leaders []lease.Leader
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			_ = s.client.Observe(ctx, "a", func(l lease.Leader) { leaders = append(leaders, l) })
+		}()
+		synctest.Wait()
+		l := s.acquire()
+		synctest.Wait()
+		require.Len(t, leaders, 2)
+		waiting, leave := context.WithCancel(t.Context())
+		go func() { _, _ = s.other().Acquire(waiting, "a") }()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		require.Len(t, leaders, 2, "the queue has changed, not the leader")
+		require.NoError(t, l.Release(t.Context()))
+		synctest.Wait()
+		require.Equal(t, []lease.Leader{{}, {Holder: "tester", Token: l.Token()}, {}}, leaders)
+	})
+}

@@ -171,3 +171,14 @@ func TestRejectedOperationGoesToAnotherMember(t *testing.T) {
 		require.Equal(t, fencing.Token(7), grant.Token)
 	}
 }
+
+// A release that a member could not make is an error: the lock is still held.
+func TestFailedReleaseIsReported(t *testing.T) {
+	m := startMember(t)
+	m.answer = fails(engine.ErrUnavailable)
+	e := backend(t, nil, m).Efficiency()
+	held := engine.Held{Name: "name", Session: engine.NewSessionID(), Nonce: 1, Resources: request.Resources, Token: 1, TTL: ttl}
+	require.ErrorIs(t, e.Release(bounded(t), held), engine.ErrUnavailable)
+	m.set(func() { m.answer = fails(engine.ErrNotHeld) })
+	require.NoError(t, e.Release(bounded(t), held), "a lost lease counts as released")
+}

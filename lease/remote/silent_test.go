@@ -382,3 +382,68 @@ func TestStoppedMemberContinues(t *testing.T) {
 		within(t, "the leader is back", func() error { warm(t, client); return nil })
 	})
 }
+
+// A member that sends heartbeats and answers nothing, for example because its disk hangs,
+// leaves the call time for another member.
+func TestMemberThatAnswersNothing(t *testing.T) {
+	onCluster(t, engine.Efficiency, func(t *testing.T, c *cluster, client *lease.Client) {
+		warm(t, client)
+		c.members[0].set(func() { c.members[0].answer = func(*pb.Operation) *pb.Answer { return waits } })
+		_, err := client.TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+// A follower that does not know yet that the leader is gone names it. The client does not
+// follow that redirect.
+func TestRedirectToASilentLeader(t *testing.T) {
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, client *lease.Client) {
+		warm(t, client)
+		c.hosts[0].stop()
+		time.AfterFunc(1900*time.Millisecond, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.leader = 1
+		})
+		began := time.Now()
+		_, err := client.TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 2100*time.Millisecond, "no time was spent on the silent leader")
+	})
+}
+
+func TestMembers(t *testing.T) {
+	m := remote.NewMembers("a", "b", "c")
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	next := func(from int) string {
+		address, after := m.Next(now, from)
+		require.Greater(t, after, from)
+		return address
+	}
+	require.Equal(t, []string{"a", "b", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
+
+	m.FellSilent(now, "b")
+	require.Equal(t, []string{"a", "c", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
+	require.True(t, m.Avoids(now, "b"))
+	now = now.Add(500 * time.Millisecond)
+	m.FellSilent(now, "a")
+	m.FellSilent(now, "c")
+	require.Equal(t, "b", next(0), "all are avoided: the one that was silent first")
+	now = now.Add(time.Second)
+	require.False(t, m.Avoids(now, "c"))
+	require.Equal(t, "a", next(0))
+
+	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Second} {
+		began := now
+		now = now.Add(m.ConnectTime("a"))
+		m.Connected(now, began, "a", context.DeadlineExceeded)
+		require.Equal(t, want, m.ConnectTime("a"))
+		require.True(t, m.Avoids(now, "a"))
+	}
+	m.Connected(now, now, "a", nil)
+	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
+	require.False(t, m.Avoids(now, "a"))
+	m.Connected(now, now, "c", context.Canceled)
+	require.False(t, m.Avoids(now, "c"), "the caller left before the member could answer")
+}

@@ -87,3 +87,16 @@ func TestRefreshTopologyFollowsAnotherMember(t *testing.T) {
 	require.Equal(t, uint64(2), next.Version)
 	require.Zero(t, stuck.watchers())
 }
+
+// The user is not a part of the version: it is taken from a member that is behind, but not
+// the policies of that member.
+func TestUserFromAMemberThatIsBehind(t *testing.T) {
+	m := startMember(t)
+	m.topology = &engine.Topology{Version: 5, Ready: true, User: "alice"}
+	service := backend(t, nil, m)
+	require.NoError(t, service.AwaitTopology(bounded(t)))
+	m.set(func() { m.topology = &engine.Topology{Version: 3, User: "bob"} })
+	eventually(t, "the other user is known", func() bool { return service.Topology().User == "bob" })
+	require.Equal(t, uint64(5), service.Topology().Version, "the older topology is not used")
+	require.True(t, service.Topology().Ready)
+}
