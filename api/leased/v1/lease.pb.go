@@ -2792,7 +2792,9 @@ func (*CloseCall) Descriptor() ([]byte, []int) {
 	return file_leased_v1_lease_proto_rawDescGZIP(), []int{38}
 }
 
-// SessionResponse is a message from the service.
+// SessionResponse is a message from the service. It sends one at least every half second, which
+// is empty if there is nothing to report, so that the client notices a service that does not
+// answer.
 type SessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answers       []*Answer              `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
