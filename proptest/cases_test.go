@@ -8,7 +8,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -27,6 +26,8 @@ var interesting = []string{
 	"session: opened again while open", "session: opened again after its end",
 	"session: request of an earlier incarnation", "session: all ended",
 	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
+	"end: requests left", "end: requests of two sessions", "end: a waiter granted", "end: nothing to end", "end: of an earlier incarnation",
+	"end: a waiter behind one of an ended session", "break: of an ended session",
 	"expire: done", "expire: of an older generation", "expire: no session",
 	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
 	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended", "delay: ended and a waiter granted",
@@ -83,7 +84,7 @@ func (c *cases) before(p *comparison, command machine.Command) view {
 		v.status[name] = p.machine.Inspect(name)
 	}
 	if open, ok := command.(*machine.OpenSession); ok {
-		_, v.open = p.machine.Sessions()[open.Session]
+		v.open = p.machine.SessionInfo(open.Session).Incarnation != 0
 	}
 	return v
 }
@@ -95,7 +96,7 @@ func (v view) holds(name fencing.Resource, kind engine.Kind) bool {
 }
 
 // find returns the party of an attempt, and whether it holds.
-func (v view) find(a model.Attempt) (party engine.Party, holds, found bool) {
+func (v view) find(a requestID) (party engine.Party, holds, found bool) {
 	is := func(p engine.Party) bool { return p.Session == a.Session && p.Nonce == a.Nonce }
 	for _, s := range v.status {
 		if i := slices.IndexFunc(s.Holders, is); i >= 0 {
@@ -118,7 +119,7 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 	case *machine.Acquire:
 		c.acquire(p, command, v, result)
 	case *machine.Release:
-		attempt := model.Attempt{Session: command.Session, Nonce: command.Nonce}
+		attempt := requestID{Session: command.Session, Nonce: command.Nonce}
 		_, holds, found := v.find(attempt)
 		c.hit(found && holds, "release: of a holder")
 		c.hit(found && !holds, "release: of a waiter")
@@ -128,6 +129,8 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 	case *machine.OpenSession:
 		c.hit(v.open, "session: opened again while open")
 		c.hit(!v.open && p.past[command.Session], "session: opened again after its end")
+	case *machine.EndRequests:
+		c.end(p, v, result, events, granted)
 	case *machine.EndSessions:
 		c.hit(len(events) > 0, "session: all ended")
 	case *machine.CloseSession:
@@ -139,6 +142,7 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 		c.hit(result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "expire: of an older generation")
 	case *machine.Break:
 		c.hit(result.Code == machine.Done, "break: done")
+		c.hit(result.Code == machine.Done && p.machine.Ending(events[0].Incarnation), "break: of an ended session")
 		c.hit(result.Code == machine.Done && len(events[0].Resources) > 1, "break: of a set")
 		c.hit(result.Code == machine.NotHeld && len(v.status[command.Resource].Holders) > 0, "break: wrong token")
 		c.hit(result.Code == machine.NotHeld && v.hasToken(command.Token), "break: token of another lock")
@@ -168,7 +172,7 @@ func (c *cases) grants(p *comparison, v view, events []machine.Event) int {
 		}
 		granted++
 		c.hit(e.Slot > 1, "grant: slot 2 or higher")
-		party, _, waited := v.find(model.Attempt{Session: e.Session, Nonce: e.Nonce})
+		party, _, waited := v.find(requestID{Session: e.Session, Nonce: e.Nonce})
 		if !waited {
 			continue
 		}
@@ -188,7 +192,7 @@ func (c *cases) grants(p *comparison, v view, events []machine.Event) int {
 
 func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result machine.Result) {
 	q := command.Request
-	attempt := model.Attempt{Session: command.Session, Nonce: q.Nonce}
+	attempt := requestID{Session: command.Session, Nonce: q.Nonce}
 	party, holds, found := v.find(attempt)
 	c.hit(found && holds, "copy: of a holder")
 	c.hit(found && !holds, "copy: of a waiter")
@@ -239,6 +243,26 @@ func (c *cases) session(id engine.SessionID, v view, result machine.Result) {
 		holds, waits = holds || h, waits || w
 	}
 	c.hit(holds && waits, "session: ended with holders and waiters")
+}
+
+// end counts the cases of an EndRequests.
+func (c *cases) end(p *comparison, v view, result machine.Result, events []machine.Event, granted int) {
+	ended := map[uint64]bool{}
+	for _, e := range events {
+		switch e.Type {
+		case machine.EventReleased, machine.EventExpired, machine.EventCancelled:
+			ended[e.Incarnation] = true
+			now := p.machine.SessionInfo(e.Session).Incarnation
+			c.hit(now != 0 && now != e.Incarnation, "end: of an earlier incarnation")
+		}
+	}
+	c.hit(result.Code == machine.Ending, "end: requests left")
+	c.hit(len(ended) > 1, "end: requests of two sessions")
+	c.hit(granted > 0, "end: a waiter granted")
+	c.hit(len(events) == 0 && result.Code == machine.Done, "end: nothing to end")
+	for _, s := range v.status {
+		c.hit(len(s.Holders) == 0 && !s.Delayed && len(s.Waiters) > 1, "end: a waiter behind one of an ended session")
+	}
 }
 
 func (c *cases) delays(p *comparison, v view, events []machine.Event) {

@@ -48,7 +48,7 @@ func (p *comparison) apply(t *rapid.T, batch ...machine.Command) {
 
 func (p *comparison) step(t require.TestingT, c machine.Command) {
 	if a, ok := c.(*machine.Acquire); ok && p.model.Open(p.session(a.Session, a.Incarnation)) {
-		p.checker.Requested(a.Session, a.Request)
+		p.checker.Requested(p.session(a.Session, a.Incarnation), a.Request)
 	}
 	before := p.cases.before(p, c)
 	result, events := p.machine.Apply(c)
@@ -64,7 +64,7 @@ func (p *comparison) step(t require.TestingT, c machine.Command) {
 		same(t, c, "event", wantEvents[i], have)
 		requireValid(t, c, p.checker.Observe(have))
 	}
-	requireValid(t, c, notifyChecker(p.checker, p.machine, c, result))
+	requireValid(t, c, notifyChecker(p.checker, p.machine, p.session, c, result))
 	requireValid(t, c, p.checker.CheckWaiters())
 	p.compareStates(t, c)
 	p.cases.after(p, c, before, result, events)
@@ -116,6 +116,8 @@ func (p *comparison) applyToModel(c machine.Command) (model.Outcome, []model.Eve
 		return p.model.RaiseFloor(c.By)
 	case *machine.EndSessions:
 		return p.model.EndSessions()
+	case *machine.EndRequests:
+		return p.model.EndRequests(c.Max)
 	}
 	return p.applyTopologyToModel(c)
 }
@@ -152,30 +154,27 @@ func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []m
 }
 
 // notifyChecker passes state changes without events, and the current routes, to the log
-// checker.
-func notifyChecker(w *model.LogChecker, m *machine.Machine, c machine.Command, result machine.Result) error {
-	ended := []engine.SessionID{}
+// checker. number converts the incarnation of a session to the one that the checker knows.
+func notifyChecker(w *model.LogChecker, m *machine.Machine, number func(engine.SessionID, uint64) model.Session,
+	c machine.Command, result machine.Result) error {
 	if result.Code == machine.Done {
 		switch command := c.(type) {
 		case *machine.RaiseFloor:
 			w.RaiseFloor(result.Token)
 		case *machine.CloseSession:
-			ended = append(ended, command.Session)
+			w.SessionEnded(number(command.Session, command.Incarnation))
 		case *machine.Expire:
-			ended = append(ended, command.Session)
-		case *machine.EndSessions:
-			ended = sessions
+			w.SessionEnded(number(command.Session, command.Incarnation))
+		case *machine.EndRequests, *machine.EndSessions:
+			if err := w.AllEnded(); err != nil {
+				return err
+			}
 		case *machine.FinishMigration, *machine.Reconcile:
 			w.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
 			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
 				return err
 			}
-		}
-	}
-	for _, id := range ended {
-		if err := w.SessionEnded(id); err != nil {
-			return err
 		}
 	}
 	e := m.Efficiency()
@@ -205,8 +204,9 @@ func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
 	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
 	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
 	open := map[engine.SessionID]model.SessionInfo{}
-	for id, s := range p.machine.Sessions() {
-		open[id] = model.SessionInfo{TTL: s.TTL, Incarnation: p.session(id, s.Incarnation).Incarnation}
+	page, _ := p.machine.Sessions(machine.AllSessions, machine.AllSessions)
+	for _, s := range page {
+		open[s.ID] = model.SessionInfo{TTL: s.TTL, Incarnation: p.session(s.ID, s.Incarnation).Incarnation}
 	}
 	same(t, c, "sessions", p.model.Sessions(), open)
 	same(t, c, "version of the policies", p.model.Version(), version)
@@ -255,7 +255,8 @@ func (p *comparison) eventOf(e machine.Event, want model.Event) model.Event {
 		delay = p.delayOf[delay]
 	}
 	return model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources, Session: e.Session, Nonce: e.Nonce,
-		Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: delay, Delay: e.Delay}
+		Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: delay, Delay: e.Delay,
+		Incarnation: p.incarnationOf[e.Incarnation]}
 }
 
 // shown formats a command lazily, for the log of a failed run.
@@ -276,6 +277,8 @@ func show(c machine.Command) string {
 		return fmt.Sprintf("OpenSession{session %x, ttl %v}", c.Session[0], c.TTL)
 	case *machine.CloseSession:
 		return fmt.Sprintf("CloseSession{session %x as %d}", c.Session[0], c.Incarnation)
+	case *machine.EndRequests:
+		return fmt.Sprintf("EndRequests{%d}", c.Max)
 	case *machine.Expire:
 		return fmt.Sprintf("Expire{session %x as %d, generation %d}", c.Session[0], c.Incarnation, c.Generation)
 	}

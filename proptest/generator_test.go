@@ -126,6 +126,7 @@ func (g *generator) command(t *rapid.T) machine.Command {
 		{g.profile.acquire, g.acquire}, {g.profile.release, g.release}, {g.profile.again, g.again}, {g.profile.open, g.open},
 		{g.profile.shut, g.shut}, {g.profile.expire, g.expire}, {g.profile.brk, g.brk}, {g.profile.delay, g.endDelay},
 		{g.profile.policy, g.policy}, {g.profile.move, g.move}, {g.profile.fleet, g.fleet}, {g.profile.lead, g.lead}, {g.profile.floor, g.floor},
+		{g.profile.shut + g.profile.expire, g.endRequests},
 		{g.profile.over, func(*rapid.T) machine.Command { return &machine.EndSessions{Above: g.machine.Order()} }},
 	}
 	total := 0
@@ -261,6 +262,10 @@ func (g *generator) generation(t *rapid.T) uint64 {
 func (g *generator) expire(t *rapid.T) machine.Command {
 	id := g.session(t)
 	return &machine.Expire{Session: id, Incarnation: g.incarnation(t, id), Generation: g.generation(t)}
+}
+
+func (g *generator) endRequests(t *rapid.T) machine.Command {
+	return &machine.EndRequests{Max: pick(t, []int{1, 2, 3, machine.MaxEndRequests}, "max")}
 }
 
 func (g *generator) brk(t *rapid.T) machine.Command {

@@ -2,7 +2,6 @@ package proptest
 
 import (
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -17,22 +16,28 @@ const (
 	moved     outcome = "refused because of a move"
 )
 
+// requestID identifies an attempt within one incarnation of a session.
+type requestID struct {
+	Session engine.SessionID
+	Nonce   engine.Nonce
+}
+
 // history is the part of one run that the cases need.
 type history struct {
-	outcomes   map[model.Attempt]outcome
+	outcomes   map[requestID]outcome
 	past       map[engine.SessionID]bool // sessions that have ended
-	grants     map[model.Attempt]bool
-	pastGrants map[model.Attempt]bool // in a former incarnation of the session
+	grants     map[requestID]bool
+	pastGrants map[requestID]bool // in a former incarnation of the session
 }
 
 func newHistory() history {
-	return history{outcomes: map[model.Attempt]outcome{}, past: map[engine.SessionID]bool{},
-		grants: map[model.Attempt]bool{}, pastGrants: map[model.Attempt]bool{}}
+	return history{outcomes: map[requestID]outcome{}, past: map[engine.SessionID]bool{},
+		grants: map[requestID]bool{}, pastGrants: map[requestID]bool{}}
 }
 
 func (h *history) remember(command machine.Command, result machine.Result, events []machine.Event) {
 	for _, e := range events {
-		attempt := model.Attempt{Session: e.Session, Nonce: e.Nonce}
+		attempt := requestID{Session: e.Session, Nonce: e.Nonce}
 		switch e.Type {
 		case machine.EventGranted:
 			h.grants[attempt] = true
@@ -50,7 +55,7 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 	}
 	switch command := command.(type) {
 	case *machine.Acquire:
-		attempt := model.Attempt{Session: command.Session, Nonce: command.Request.Nonce}
+		attempt := requestID{Session: command.Session, Nonce: command.Request.Nonce}
 		switch result.Code {
 		case machine.Held, machine.WrongMode, machine.OtherPermits:
 			h.outcomes[attempt] = refused
@@ -62,7 +67,7 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 			}
 		}
 	case *machine.Release:
-		attempt := model.Attempt{Session: command.Session, Nonce: command.Nonce}
+		attempt := requestID{Session: command.Session, Nonce: command.Nonce}
 		if result.Code == machine.Ended && h.outcomes[attempt] == "" {
 			h.outcomes[attempt] = unknown
 		}

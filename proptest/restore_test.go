@@ -22,14 +22,17 @@ type checked struct {
 func (w *checked) apply(t *rapid.T, batch ...machine.Command) {
 	for _, c := range batch {
 		if a, ok := c.(*machine.Acquire); ok && w.machine.SessionInfo(a.Session).Incarnation == a.Incarnation {
-			w.checker.Requested(a.Session, a.Request)
+			w.checker.Requested(model.Session{ID: a.Session, Incarnation: a.Incarnation}, a.Request)
 		}
 		result, events := w.machine.Apply(c)
 		for _, e := range events {
 			requireValid(t, c, w.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources, Session: e.Session,
-				Nonce: e.Nonce, Token: e.Token, Slot: e.Slot}))
+				Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Incarnation: e.Incarnation}))
 		}
-		requireValid(t, c, notifyChecker(w.checker, w.machine, c, result))
+		same := func(id engine.SessionID, incarnation uint64) model.Session {
+			return model.Session{ID: id, Incarnation: incarnation}
+		}
+		requireValid(t, c, notifyChecker(w.checker, w.machine, same, c, result))
 	}
 }
 

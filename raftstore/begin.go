@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -34,7 +33,7 @@ func (s *Session) Begin(ctx context.Context, request engine.Request, c Caller) e
 }
 
 // begin starts an acquire on the node that leads.
-func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c Caller) (err error) {
+func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c Caller) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
@@ -50,13 +49,7 @@ func (s *Session) begin(ctx context.Context, n *Node, request engine.Request, c 
 	if a.term = n.leading.Load(); a.term == nil {
 		return n.notLeader()
 	}
-	if a.fresh, err = s.register(n, a.term, &a.command.Request); err != nil {
-		return err
-	}
-	if err = n.committer.enqueue(a.term, &a.command, a); err != nil && a.fresh {
-		s.unregister(request.Nonce)
-	}
-	return err
+	return n.committer.enqueue(a.term, &a.command, a)
 }
 
 // BeginRelease is Release for a caller that does not wait. It returns at once and may be
@@ -66,7 +59,7 @@ func (s *Session) BeginRelease(nonce engine.Nonce, c Caller) error {
 	if err != nil {
 		return err
 	}
-	r := &release{session: s, caller: c, command: machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}}
+	r := &release{caller: c, command: machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}}
 	if err := machine.Validate(&r.command); err != nil {
 		return err
 	}
@@ -86,15 +79,12 @@ func (b *Backend) Flush() {
 
 // release is a release under way.
 type release struct {
-	session *Session
 	caller  Caller
 	command machine.Release
 }
 
 func (r *release) deliver(_ machine.Result, err error) {
-	if err == nil {
-		r.session.unregister(r.command.Nonce)
-	} else {
+	if err != nil {
 		err = fmt.Errorf("release: %w", err)
 	}
 	r.caller.Done(engine.Grant{}, err)
@@ -110,7 +100,6 @@ type acquisition struct {
 	ctx     context.Context
 	caller  Caller
 	command machine.Acquire
-	fresh   bool        // the nonce was not in use
 	stop    func() bool // undoes the registration with ctx, nil if there is none
 }
 
@@ -174,13 +163,6 @@ func (a *acquisition) end(result machine.Result, err error) {
 	if a.stop != nil {
 		a.stop()
 	}
-	nonce := a.command.Request.Nonce
-	switch {
-	case err != nil && a.fresh && !errors.Is(err, engine.ErrUncertain): // the attempt had no effect
-		a.session.unregister(nonce)
-	case err == nil && result.Code != machine.Granted: // the attempt has ended, or never began
-		a.session.unregister(nonce)
-	}
 	if err == nil {
 		err = refusal(&a.command.Request, result)
 	}
@@ -208,6 +190,9 @@ func refusal(request *engine.Request, result machine.Result) error {
 		return &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
 	case machine.OtherPermits:
 		return &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
+	case machine.OtherRequest:
+		return fmt.Errorf("%w: attempt %d is for other locks or of another kind, not for %q (%s); use a new nonce",
+			engine.ErrInvalid, request.Nonce, request.Resources, request.Kind)
 	case machine.LowNonce:
 		return machine.LowNonceError(request.Nonce, result.Nonce)
 	case machine.Limited:

@@ -40,6 +40,7 @@ func (n *Node) limitsNow() machine.Limits {
 // open opens a session, or renews it if it is open. It refuses a session that is open with
 // another TTL, because the caller would rely on a TTL that the service does not use.
 func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.SessionInfo, error) {
+	arrived := n.config.Clock.Now()
 	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, User: config.User, Limits: n.limitsNow()})
 	switch {
 	case err != nil:
@@ -57,7 +58,7 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; use that TTL, or open a session with another id",
 			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
-	err = n.extend(term, config.ID, result.Incarnation)
+	err = n.extend(term, arrived, config.ID, result.Incarnation)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		err = fmt.Errorf("%w: the session is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
@@ -71,13 +72,20 @@ var errOtherUser = fmt.Errorf("%w: the session belongs to another user; only its
 // attach renews an open session. It never opens one. A user other than the owner is
 // refused; without users, user is empty, and everyone may attach.
 func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (found machine.SessionInfo, err error) {
-	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.SessionInfo(id) }); err != nil {
+	arrived := n.config.Clock.Now()
+	look := func(m *machine.Machine) { found = m.SessionInfo(id) }
+	n.fsm.Read(look)
+	allowed := func() bool { return user == "" || user == found.User }
+	if term := n.leading.Load(); term != nil && found.Incarnation != 0 && allowed() {
+		_ = n.extend(term, arrived, id, found.Incarnation) // it does not expire while this call waits
+	}
+	if err := n.read(ctx, Linearizable, look); err != nil {
 		return machine.SessionInfo{}, err
 	}
 	if found.TTL == 0 {
 		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
 	}
-	if user != "" && user != found.User {
+	if !allowed() {
 		return machine.SessionInfo{}, errOtherUser
 	}
 	return found, n.renew(ctx, id, found.Incarnation)

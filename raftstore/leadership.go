@@ -23,16 +23,41 @@ type leadership struct {
 	lost       chan struct{} // closed when it is over
 	wake       chan struct{} // has room for one
 
-	mu     sync.Mutex
-	lessor *lessor.Lessor
+	mu        sync.Mutex
+	lessor    *lessor.Lessor
+	unadopted int // see machine.Sessions; 0 if the lessor has all sessions
 }
 
-// newLeadership starts the deadlines of all sessions and lock-delays of m. Its
-// Lead was proposed at sent.
+// newLeadership starts the deadlines of all lock-delays of m. Its Lead was proposed at sent.
 func (n *Node) newLeadership(m *machine.Machine, sent engine.Instant) *leadership {
 	return &leadership{number: n.leaderships.Add(1), generation: m.Generation(), clock: n.config.Clock,
-		lost: make(chan struct{}), wake: make(chan struct{}, 1),
-		lessor: lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.Sessions(), m.Delays(), lessor.ProofLife)}
+		lost: make(chan struct{}), wake: make(chan struct{}, 1), unadopted: machine.AllSessions,
+		lessor: lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.Delays(), m.HasEnding(), lessor.ProofLife)}
+}
+
+// adoptPiece is the number of sessions that a new leader takes over without a pause.
+const adoptPiece = 1000
+
+// adopt takes over the next sessions of m. It returns false if there are no more. The caller
+// holds fsm.mu, so that no session ends meanwhile.
+func (t *leadership) adopt(m *machine.Machine) (more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sessions, left := m.Sessions(t.unadopted, adoptPiece)
+	t.lessor.Adopt(sessions...)
+	t.unadopted = left
+	t.notify()
+	return left > 0
+}
+
+// adoptOne takes over one session of m, if adopt has not done it yet. The caller holds
+// fsm.mu.
+func (t *leadership) adoptOne(m *machine.Machine, id engine.SessionID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if info := m.SessionInfo(id); t.unadopted > 0 && info.Incarnation != 0 {
+		t.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
+	}
 }
 
 // proven records that an entry proposed at sent has committed.
@@ -50,12 +75,13 @@ func (t *leadership) proved() bool {
 	return t.lessor.Proved(now)
 }
 
-// renew gives a session its full TTL again; false if it has ended.
-func (t *leadership) renew(id engine.SessionID, incarnation uint64) bool {
-	now := t.clock.Now()
+// renew gives a session its full TTL from the arrival of its renewal; false if it has ended.
+// known is false if the session may not be adopted yet.
+func (t *leadership) renew(arrived engine.Instant, id engine.SessionID, incarnation uint64) (renewed, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lessor.Renew(now, id, incarnation)
+	renewed = t.lessor.Renew(arrived, id, incarnation)
+	return renewed, renewed || t.unadopted == 0
 }
 
 // left returns the remaining TTL of a session, 0 for a nil leadership.
@@ -109,19 +135,31 @@ func (t *leadership) failed(commands []machine.Command) {
 	t.notify()
 }
 
-// expireSessions commits the commands that are due, until the leadership is over.
+// expireSessions commits the commands that are due, until the leadership is over. It commits
+// one set of them at a time, so that the commands of others come in between.
 func (n *Node) expireSessions(t *leadership) {
 	timer := time.NewTimer(lessor.Idle)
 	defer timer.Stop()
+	committed := make(chan struct{})
 	for {
 		commands, wait := t.due()
+		wake := t.wake
 		if len(commands) > 0 {
-			go func() { t.failed(n.commitAll(t, commands)) }()
+			wait, wake = lessor.Idle, nil
+			go func() {
+				t.failed(n.commitAll(t, commands))
+				select {
+				case committed <- struct{}{}:
+				case <-t.lost:
+				case <-n.stopped:
+				}
+			}()
 		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-t.wake:
+		case <-wake:
+		case <-committed:
 		case <-t.lost:
 			return
 		case <-n.stopped:
@@ -210,11 +248,21 @@ func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 			return
 		}
 		term := n.newLeadership(m, sent)
+		if term.adopt(m) {
+			go n.adoptSessions(term)
+		}
 		n.leading.Store(term)
 		go n.expireSessions(term)
 		serves = true
 	})
 	return serves
+}
+
+// adoptSessions takes over the sessions of the machine in pieces, until the leadership is over.
+func (n *Node) adoptSessions(term *leadership) {
+	for more := true; more && n.leading.Load() == term; {
+		n.fsm.Read(func(m *machine.Machine) { more = term.adopt(m) })
+	}
 }
 
 // stepDown stops serving.
@@ -239,26 +287,34 @@ func (n *Node) retire() bool {
 
 // renew extends a session by its TTL, in memory. Only a node with a fresh proof of
 // leadership may do that: a leader whose last proof is too old first commits a barrier,
-// shared by concurrent renewals.
+// shared by concurrent renewals. The TTL counts from the arrival of the renewal: the session
+// does not expire while its renewal waits for the barrier.
 func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64) error {
+	arrived := n.config.Clock.Now()
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
 	}
 	if !term.proved() {
+		_ = n.extend(term, arrived, id, incarnation)
 		if _, err := n.committer.commit(ctx, term, nil); err != nil {
 			return err
 		}
 	}
-	return n.extend(term, id, incarnation)
+	return n.extend(term, arrived, id, incarnation)
 }
 
 // extend is renew for a caller that has a proof of leadership.
-func (n *Node) extend(term *leadership, id engine.SessionID, incarnation uint64) error {
+func (n *Node) extend(term *leadership, arrived engine.Instant, id engine.SessionID, incarnation uint64) error {
 	if n.leading.Load() != term {
 		return n.notLeader()
 	}
-	if !term.renew(id, incarnation) {
+	renewed, known := term.renew(arrived, id, incarnation)
+	if !known {
+		n.fsm.Read(func(m *machine.Machine) { term.adoptOne(m, id) })
+		renewed, _ = term.renew(arrived, id, incarnation)
+	}
+	if !renewed {
 		return engine.ErrExpired
 	}
 	return nil

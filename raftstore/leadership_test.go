@@ -81,7 +81,7 @@ func TestNoCallIsServedBeforeDeadlinesStart(t *testing.T) {
 		require.Never(t, n.Leads, 100*time.Millisecond, time.Millisecond)
 	})
 	require.True(t, firstOf(t, served, "the node serves"))
-	require.NoError(t, n.extend(n.leading.Load(), id, opened.Incarnation))
+	require.NoError(t, n.extend(n.leading.Load(), n.config.Clock.Now(), id, opened.Incarnation))
 	require.True(t, n.retire())
 }
 

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,16 +21,8 @@ type Session struct {
 	listener *hub.Listener
 	number   uint64 // the incarnation
 
-	mu       sync.Mutex
-	sent     engine.Instant               // before the last answered keep-alive was sent
-	attempts map[engine.Nonce]attemptInfo // attempts that may be live
-	term     *leadership                  // under which attempts is complete
-}
-
-// attemptInfo has the parameters of an attempt.
-type attemptInfo struct {
-	resources []fencing.Resource
-	kind      engine.Kind
+	mu   sync.Mutex
+	sent engine.Instant // before the last answered keep-alive was sent
 }
 
 var _ engine.Session = (*Session)(nil)
@@ -61,50 +52,6 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	}
 	n.committer.wakeUp()
 	return w.wait(ctx, n.stopped, queued)
-}
-
-// register records the parameters of an attempt. It refuses a nonce that is already used
-// with other parameters: the machine identifies an attempt by its nonce alone, and would
-// return the earlier grant. After a change of leader, register first loads the attempts of
-// the session from the machine. fresh is true if the nonce was not in use.
-func (s *Session) register(n *Node, term *leadership, request *engine.Request) (fresh bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.term != term {
-		n.fsm.Read(s.loadAttempts)
-		s.term = term
-	}
-	known, ok := s.attempts[request.Nonce]
-	if !ok {
-		s.attempts[request.Nonce] = attemptInfo{slices.Clone(request.Resources), request.Kind} // the caller may reuse the slice
-		return true, nil
-	}
-	if known.kind != request.Kind || !slices.Equal(known.resources, request.Resources) {
-		return false, fmt.Errorf("%w: attempt %d was made for %q (%s), not for %q (%s); use a new nonce",
-			engine.ErrInvalid, request.Nonce, known.resources, known.kind, request.Resources, request.Kind)
-	}
-	return false, nil
-}
-
-// loadAttempts takes over which attempts the machine has. The caller holds mu.
-func (s *Session) loadAttempts(m *machine.Machine) {
-	if s.attempts == nil {
-		s.attempts = map[engine.Nonce]attemptInfo{}
-	}
-	if m.SessionInfo(s.config.ID).Incarnation != s.number {
-		return
-	}
-	_, requests, _ := m.Session(s.config.ID)
-	for _, r := range requests {
-		s.attempts[r.Party.Nonce] = attemptInfo{r.Resources, r.Party.Kind}
-	}
-}
-
-// unregister is for an attempt that has ended.
-func (s *Session) unregister(nonce engine.Nonce) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.attempts, nonce)
 }
 
 // refuseEfficiency returns the error for a caller that expects efficiency mode.
@@ -178,17 +125,36 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	s.unregister(nonce)
 	return nil
 }
 
-// Close ends the session.
+// Close ends the session. It returns when all leases of the session have ended, which takes
+// several log entries if they are many. They end even if Close does not wait for it.
 func (s *Session) Close(ctx context.Context) error {
-	if err := s.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number}); err != nil {
+	err := s.close(ctx)
+	if err != nil {
 		return fmt.Errorf("close session: %w", err)
 	}
 	s.unlisten()
 	return nil
+}
+
+func (s *Session) close(ctx context.Context) error {
+	n, err := s.backend.leader()
+	if err != nil {
+		return err
+	}
+	_, _, err = n.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number})
+	for err == nil && n.ending(s.number) {
+		err = n.barrier(ctx)
+	}
+	return err
+}
+
+// ending reports whether a session has ended and still has requests.
+func (n *Node) ending(incarnation uint64) (ending bool) {
+	n.fsm.Read(func(m *machine.Machine) { ending = m.Ending(incarnation) })
+	return ending
 }
 
 // propose commits a command at the leader.

@@ -49,6 +49,9 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, engine.ErrExpired
 	case machine.OtherPermits:
 		return engine.Grant{}, &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
+	case machine.OtherRequest:
+		return engine.Grant{}, fmt.Errorf("%w: attempt %d is for other locks or of another kind, not for %q (%s); use a new nonce",
+			engine.ErrInvalid, request.Nonce, request.Resources, request.Kind)
 	case machine.LowNonce:
 		return engine.Grant{}, machine.LowNonceError(request.Nonce, result.Nonce)
 	}
@@ -146,8 +149,7 @@ func (s *session) expire() {
 
 // expireNow ends the session. The caller holds mu.
 func (s *session) expireNow() {
-	s.memory.applyLocked(&machine.Expire{Session: s.config.ID, Incarnation: s.incarnation, Generation: s.memory.machine.Generation()})
-	s.end()
+	s.end(&machine.Expire{Session: s.config.ID, Incarnation: s.incarnation, Generation: s.memory.machine.Generation()})
 }
 
 // Release ends an attempt, whatever its state.
@@ -177,13 +179,15 @@ func (s *session) Close(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	m.applyLocked(&machine.CloseSession{Session: s.config.ID, Incarnation: s.incarnation})
-	s.end()
+	s.end(&machine.CloseSession{Session: s.config.ID, Incarnation: s.incarnation})
 	return nil
 }
 
-// end removes the session. The caller holds mu.
-func (s *session) end() {
+// end applies a command that ends the session, and ends its requests. The caller holds mu.
+func (s *session) end(c machine.Command) {
+	s.memory.applyLocked(c)
+	for s.memory.applyLocked(&machine.EndRequests{Max: machine.MaxEndRequests}).Code == machine.Ending {
+	}
 	s.over = true
 	s.timer.Stop()
 	delete(s.memory.sessions, s.config.ID)

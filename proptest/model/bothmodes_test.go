@@ -86,7 +86,7 @@ func TestLogCheckerBothModes(t *testing.T) {
 			}
 			grant := func(token fencing.Token) error { // and release
 				nonce++
-				checker.Requested(ann, want(nonce, engine.Exclusive, "a"))
+				checker.Requested(model.Session{ID: ann}, want(nonce, engine.Exclusive, "a"))
 				if err := checker.Observe(event(model.WasGranted, ann, nonce, token, "a")); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func TestLogCheckerBothModes(t *testing.T) {
 	}
 	checker := model.NewLogChecker()
 	for _, id := range []engine.SessionID{ann, bob} {
-		checker.Requested(id, want(1, engine.Exclusive, "a"))
+		checker.Requested(model.Session{ID: id}, want(1, engine.Exclusive, "a"))
 	}
 	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 1, "a")))
 	require.NoError(t, checker.Observe(event(model.WasQueued, bob, 1, 0, "a")))

@@ -29,7 +29,7 @@ func mayOvertake(later, earlier engine.Request) bool {
 // mayHold is the grant rule: no resource has a conflicting holder, an earlier
 // conflicting waiter or a lock-delay, and a permit has a free slot.
 func (m *Model) mayHold(a *record) bool {
-	if m.lastToken == fencing.MaxToken {
+	if m.lastToken == fencing.MaxToken || m.hasEnded(a.session) {
 		return false
 	}
 	for _, name := range a.request.Resources {

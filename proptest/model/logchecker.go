@@ -22,6 +22,7 @@ const (
 	WakeUp   Property = "no waiter is left waiting that could be granted"
 	Delay    Property = "nothing is granted during a lock-delay"
 	Complete Property = "every change has its event"
+	Over     Property = "nothing is granted to a session that has ended"
 	Modes    Property = "T3: tokens of a lock grow over both modes"
 	Ranges   Property = "no token is assigned to Redis twice"
 	Closed   Property = "a lock is not granted while it moves, nor in the other mode"
@@ -58,6 +59,7 @@ type LogChecker struct {
 	tokens    map[fencing.Token]bool
 	last      fencing.Token
 	delayed   map[fencing.Resource]bool
+	ended     map[Session]bool
 
 	bothModes
 }
@@ -65,12 +67,12 @@ type LogChecker struct {
 // NewLogChecker returns a LogChecker for an empty log.
 func NewLogChecker() *LogChecker {
 	return &LogChecker{requested: map[Attempt]engine.Request{}, granted: map[Attempt]bool{},
-		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, bothModes: newBothModes()}
+		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, ended: map[Session]bool{}, bothModes: newBothModes()}
 }
 
 // Requested registers the request of an attempt before its events. A copy of an attempt
 // that waits or holds changes nothing, whatever it requests.
-func (c *LogChecker) Requested(session engine.SessionID, request engine.Request) {
+func (c *LogChecker) Requested(session Session, request engine.Request) {
 	attempt := Attempt{session, request.Nonce}
 	if find(c.waiters, attempt) < 0 && find(c.holders, attempt) < 0 {
 		c.requested[attempt] = request
@@ -80,17 +82,15 @@ func (c *LogChecker) Requested(session engine.SessionID, request engine.Request)
 // RaiseFloor requires all later tokens to be above floor.
 func (c *LogChecker) RaiseFloor(floor fencing.Token) { c.last = max(c.last, floor) }
 
-// SessionEnded checks that an ended session neither holds nor waits. If it is opened
-// again, it is a new session without attempts.
-func (c *LogChecker) SessionEnded(id engine.SessionID) error {
-	for attempt := range c.granted {
-		if attempt.Session == id {
-			delete(c.granted, attempt)
-		}
-	}
+// SessionEnded registers the end of a session. Its requests end later. Until then it holds
+// what it held and keeps its places in the queues, but nothing is granted to it.
+func (c *LogChecker) SessionEnded(s Session) { c.ended[s] = true }
+
+// AllEnded checks that no ended session holds or waits.
+func (c *LogChecker) AllEnded() error {
 	for _, p := range slices.Concat(c.waiters, c.holders) {
-		if p.attempt.Session == id {
-			return violated(Complete, "session %s ended, but its attempt %d did not", id, p.attempt.Nonce)
+		if c.ended[p.attempt.Session] {
+			return violated(Complete, "session %s ended, but its attempt %d did not", p.attempt.Session.ID, p.attempt.Nonce)
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (c *LogChecker) SessionEnded(id engine.SessionID) error {
 
 // Observe checks one event and reports the first property that it violates.
 func (c *LogChecker) Observe(e Event) error {
-	attempt := Attempt{e.Session, e.Nonce}
+	attempt := Attempt{Session{e.Session, e.Incarnation}, e.Nonce}
 	switch e.Kind {
 	case WasQueued:
 		return c.queued(attempt, e)
@@ -134,6 +134,9 @@ func (c *LogChecker) queued(attempt Attempt, e Event) error {
 	if !known || !request.Wait || !slices.Equal(request.Resources, e.Resources) {
 		return violated(Complete, "attempt %d was queued without such a request", e.Nonce)
 	}
+	if c.ended[attempt.Session] {
+		return violated(Over, "attempt %d was queued", e.Nonce)
+	}
 	if find(c.waiters, attempt) >= 0 || c.granted[attempt] {
 		return violated(Once, "attempt %d was queued again", e.Nonce)
 	}
@@ -147,6 +150,8 @@ func (c *LogChecker) grant(attempt Attempt, e Event) error {
 	switch {
 	case !known || !slices.Equal(request.Resources, e.Resources):
 		return violated(Complete, "attempt %d was granted without such a request", e.Nonce)
+	case c.ended[attempt.Session]:
+		return violated(Over, "attempt %d was granted", e.Nonce)
 	case c.granted[attempt]:
 		return violated(Once, "attempt %d was granted again, with token %d", e.Nonce, e.Token)
 	case c.tokens[e.Token]:
@@ -217,8 +222,8 @@ func (c *LogChecker) CheckWaiters() error {
 		return nil
 	}
 	for i, p := range c.waiters {
-		if c.obstacle(p, c.waiters[:i]) == nil {
-			return violated(WakeUp, "attempt %d of session %s", p.attempt.Nonce, p.attempt.Session)
+		if !c.ended[p.attempt.Session] && c.obstacle(p, c.waiters[:i]) == nil {
+			return violated(WakeUp, "attempt %d of session %s", p.attempt.Nonce, p.attempt.Session.ID)
 		}
 	}
 	return nil

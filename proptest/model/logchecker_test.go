@@ -73,9 +73,9 @@ func TestLogChecker(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checker := model.NewLogChecker()
-			checker.Requested(ann, c.ann)
-			checker.Requested(bob, c.bob)
-			checker.Requested(eve, c.eve)
+			checker.Requested(model.Session{ID: ann}, c.ann)
+			checker.Requested(model.Session{ID: bob}, c.bob)
+			checker.Requested(model.Session{ID: eve}, c.eve)
 			var err error
 			for i, e := range c.events {
 				require.NoError(t, err, "before event %d", i)
@@ -91,20 +91,49 @@ func TestLogChecker(t *testing.T) {
 
 func TestLogCheckerFloorAndSessions(t *testing.T) {
 	checker := model.NewLogChecker()
-	checker.Requested(ann, want(1, engine.Exclusive, "a"))
+	first, second, other := model.Session{ID: ann}, model.Session{ID: ann, Incarnation: 2}, model.Session{ID: bob}
+	checker.Requested(first, want(1, engine.Exclusive, "a"))
 	checker.RaiseFloor(10)
 	require.Error(t, checker.Observe(event(model.WasGranted, ann, 1, 10, "a")), "at the floor")
 	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 11, "a")))
-	require.Error(t, checker.SessionEnded(ann), "it still holds")
+	checker.SessionEnded(first)
+	require.Error(t, checker.AllEnded(), "it still holds")
+	checker.Requested(second, want(1, engine.Exclusive, "a"))
+	inSecond := func(e model.Event) model.Event {
+		e.Incarnation = 2
+		return e
+	}
+	requireViolation(t, model.M1, checker.Observe(inSecond(event(model.WasGranted, ann, 1, 12, "a"))))
 	require.NoError(t, checker.Observe(event(model.WasExpired, ann, 1, 11, "a")))
-	require.NoError(t, checker.SessionEnded(ann))
-	checker.Requested(ann, want(1, engine.Exclusive, "a"))
-	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 12, "a")), "a new session with the same id")
+	require.NoError(t, checker.AllEnded())
+	require.NoError(t, checker.Observe(inSecond(event(model.WasGranted, ann, 1, 12, "a"))), "a new session with the same id")
 
-	checker.Requested(bob, want(1, engine.Exclusive, "a"))
+	checker.Requested(first, want(2, engine.Exclusive, "b"))
+	requireViolation(t, model.Over, checker.Observe(event(model.WasGranted, ann, 2, 13, "b")))
+	requireViolation(t, model.Over, checker.Observe(event(model.WasQueued, ann, 2, 0, "b")))
+
+	checker.Requested(other, want(1, engine.Exclusive, "a"))
 	require.NoError(t, checker.Observe(event(model.WasQueued, bob, 1, 0, "a")))
-	require.NoError(t, checker.Observe(event(model.WasReleased, ann, 1, 12, "a")))
+	require.NoError(t, checker.Observe(inSecond(event(model.WasReleased, ann, 1, 12, "a"))))
 	require.Error(t, checker.CheckWaiters())
 	checker.RaiseFloor(fencing.MaxToken)
 	require.NoError(t, checker.CheckWaiters(), "no tokens are left")
+}
+
+// A waiter whose session has ended keeps its place until its own end, and is not granted.
+func TestLogCheckerWaiterOfAnEndedSession(t *testing.T) {
+	checker := model.NewLogChecker()
+	for _, id := range []engine.SessionID{ann, bob, eve} {
+		checker.Requested(model.Session{ID: id}, want(1, engine.Exclusive, "a"))
+	}
+	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 1, "a")))
+	require.NoError(t, checker.Observe(event(model.WasQueued, bob, 1, 0, "a")))
+	require.NoError(t, checker.Observe(event(model.WasQueued, eve, 1, 0, "a")))
+	checker.SessionEnded(model.Session{ID: bob})
+	require.NoError(t, checker.Observe(event(model.WasReleased, ann, 1, 1, "a")))
+	require.NoError(t, checker.CheckWaiters())
+	requireViolation(t, model.FIFO, checker.Observe(event(model.WasGranted, eve, 1, 2, "a")))
+	requireViolation(t, model.Complete, checker.AllEnded())
+	require.NoError(t, checker.Observe(event(model.WasCancelled, bob, 1, 0, "a")))
+	requireViolation(t, model.WakeUp, checker.CheckWaiters())
 }

@@ -20,7 +20,7 @@ const (
 
 // record is one request and its state.
 type record struct {
-	session engine.SessionID
+	session Session
 	request engine.Request
 	state   state
 	token   fencing.Token
@@ -40,6 +40,12 @@ type SessionInfo struct {
 	Incarnation uint64
 }
 
+// ending is a session that has ended. Its requests end later.
+type ending struct {
+	session Session
+	how     EventKind // of its holders
+}
+
 // Model is the state. Every method is one command, which must be valid.
 type Model struct {
 	generation      uint64
@@ -47,6 +53,7 @@ type Model struct {
 	version         uint64                           // of policies and fleet
 	rules           map[string]*rule                 // by prefix
 	sessions        map[engine.SessionID]SessionInfo // the open ones
+	ending          []ending                         // sessions that have ended, in the order of their ends
 	lastIncarnation uint64                           // of any session
 	requests        []*record                        // all that were ever made, in order
 	ended           map[Attempt]bool                 // of the open sessions
@@ -104,10 +111,58 @@ func (m *Model) Expire(s Session, generation uint64) (Outcome, []Event) {
 
 // EndSessions ends all sessions.
 func (m *Model) EndSessions() (Outcome, []Event) {
+	ids := slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		m.endSession(Session{id, m.sessions[id].Incarnation}, WasExpired)
+	}
+	_, events := m.EndRequests(1 << 30)
+	return Outcome{Code: Done}, events
+}
+
+// EndRequests ends requests of sessions that have ended: those of the session that ended first,
+// its waiters before its holders, and then those of the next. The requests may be for at most
+// limit locks in total, but one request may always end. Nothing is granted in between.
+func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 	m.events = nil
-	m.endAll(slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) }), WasExpired)
+	var freed []fencing.Resource
+	for visited := 0; len(m.ending) > 0 && visited < limit && len(freed) < limit; visited++ {
+		first := m.ending[0]
+		a := m.oldest(first.session)
+		if a != nil && len(freed) > 0 && len(freed)+len(a.request.Resources) > limit {
+			break
+		}
+		if a != nil {
+			m.end(a, first.how)
+			freed = append(freed, a.request.Resources...)
+		}
+		if m.oldest(first.session) == nil {
+			m.ending = m.ending[1:]
+		}
+	}
+	m.grantWaiters(freed...)
+	if len(m.ending) > 0 {
+		return Outcome{Code: Ending}, m.events
+	}
 	return Outcome{Code: Done}, m.events
 }
+
+// oldest returns the next request that ends with a session: the first waiter, or else the
+// holder with the smallest token.
+func (m *Model) oldest(s Session) (next *record) {
+	for _, a := range m.requests {
+		switch {
+		case a.session != s || a.state == over:
+		case a.state == waiting:
+			return a
+		case next == nil || a.token < next.token:
+			next = a
+		}
+	}
+	return next
+}
+
+// hasEnded reports whether a session has ended. Its requests are not granted any more.
+func (m *Model) hasEnded(s Session) bool { return !m.Open(s) }
 
 // Acquire requests a grant.
 func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
@@ -115,8 +170,11 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	attempt := Attempt{s.ID, request.Nonce}
+	attempt := Attempt{s, request.Nonce}
 	if a := m.live(attempt); a != nil {
+		if a.request.Kind != request.Kind || !slices.Equal(a.request.Resources, request.Resources) {
+			return Outcome{Code: OtherRequest}, nil
+		}
 		return m.outcome(a), nil
 	}
 	if m.ended[attempt] {
@@ -145,7 +203,7 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	if m.lastToken == fencing.MaxToken {
 		return Outcome{Code: Exhausted}, nil
 	}
-	a := &record{session: s.ID, request: request}
+	a := &record{session: s, request: request}
 	m.requests = append(m.requests, a)
 	switch {
 	case m.mayHold(a):
@@ -166,9 +224,9 @@ func (m *Model) Release(s Session, nonce engine.Nonce) (Outcome, []Event) {
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	a := m.live(Attempt{s.ID, nonce})
+	a := m.live(Attempt{s, nonce})
 	if a == nil {
-		m.ended[Attempt{s.ID, nonce}] = true
+		m.ended[Attempt{s, nonce}] = true
 		return Outcome{Code: Ended}, nil
 	}
 	m.end(a, WasReleased)
@@ -209,6 +267,12 @@ func (m *Model) RaiseFloor(by fencing.Token) (Outcome, []Event) {
 	}
 	m.lastToken = top
 	return Outcome{Code: Done, Token: m.lastToken}, nil
+}
+
+// holder returns the holder with a token.
+func (m *Model) holder(token fencing.Token) *record {
+	i := slices.IndexFunc(m.requests, func(a *record) bool { return a.state == holding && a.token == token })
+	return m.requests[i]
 }
 
 // live returns the holder or waiter of this attempt, or nil.
@@ -254,36 +318,15 @@ func (m *Model) endSession(s Session, how EventKind) (Outcome, []Event) {
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	m.endAll([]engine.SessionID{s.ID}, how)
-	return Outcome{Code: Done}, m.events
-}
-
-// endAll ends the requests of some sessions, waiters first.
-func (m *Model) endAll(ids []engine.SessionID, how EventKind) {
-	var freed []fencing.Resource
-	for _, s := range []state{waiting, holding} {
-		for _, id := range ids {
-			for _, a := range m.requests {
-				if a.session == id && a.state == s {
-					m.end(a, how)
-					freed = append(freed, a.request.Resources...)
-				}
-			}
-		}
+	delete(m.sessions, s.ID)
+	if m.oldest(s) != nil {
+		m.ending = append(m.ending, ending{s, how})
 	}
-	for _, id := range ids {
-		delete(m.sessions, id)
-	}
-	for attempt := range m.ended {
-		if slices.Contains(ids, attempt.Session) {
-			delete(m.ended, attempt)
-		}
-	}
-	m.grantWaiters(freed...)
+	return Outcome{Code: Done}, nil
 }
 
 func (m *Model) emit(what EventKind, a *record) {
-	m.events = append(m.events, Event{Kind: what, Resources: a.request.Resources, Session: a.session, Nonce: a.request.Nonce,
+	m.events = append(m.events, Event{Kind: what, Resources: a.request.Resources, Session: a.session.ID, Incarnation: a.session.Incarnation, Nonce: a.request.Nonce,
 		Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0]), Holder: a.request.Holder})
 }
 
@@ -322,7 +365,7 @@ func (m *Model) Inspect(name fencing.Resource) engine.Status {
 		if a.state == over || !slices.Contains(a.request.Resources, name) {
 			continue
 		}
-		party := engine.Party{Holder: a.request.Holder, Session: a.session, Nonce: a.request.Nonce, Kind: a.request.Kind,
+		party := engine.Party{Holder: a.request.Holder, Session: a.session.ID, Nonce: a.request.Nonce, Kind: a.request.Kind,
 			Slot: a.slot, Token: a.token, Metadata: a.request.Metadata}
 		if a.state == holding {
 			status.Holders = append(status.Holders, party)

@@ -55,7 +55,9 @@ func TestModel(t *testing.T) {
 	says(model.Done, model.WasReleased, model.WasGranted)(m.Release(bob, 1))
 	says(model.Ended)(m.Acquire(bob, want(1, engine.Shared, "a", "b")))
 	says(model.Outdated)(m.Expire(eve, 0))
-	says(model.Done, model.WasExpired, model.WasGranted)(m.Expire(eve, 1))
+	says(model.Done)(m.EndRequests(1))
+	says(model.Done)(m.Expire(eve, 1)) // its lease ends later
+	says(model.Done, model.WasExpired, model.WasGranted)(m.EndRequests(1))
 	says(model.NoSession)(m.Expire(eve, 1))
 
 	// Requests of one incarnation have no effect on the next.

@@ -27,6 +27,10 @@ const (
 	NotReady  Code = "not ready"
 	// OtherPermits: the lock has another number of permits.
 	OtherPermits Code = "other permits"
+	// OtherRequest: the nonce belongs to a live attempt for something else.
+	OtherRequest Code = "other request"
+	// Ending: sessions that have ended still have requests.
+	Ending Code = "ending"
 )
 
 // Outcome is the result of a command.
@@ -70,10 +74,12 @@ type Event struct {
 	Holder    string
 	DelayID   uint64
 	Delay     time.Duration
+
+	Incarnation uint64 // of Session
 }
 
 // Attempt identifies a request.
 type Attempt struct {
-	Session engine.SessionID
+	Session Session
 	Nonce   engine.Nonce
 }

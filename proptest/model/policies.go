@@ -211,7 +211,7 @@ func (m *Model) breakAll(prefix string) {
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
 		for _, holder := range m.Inspect(name).Holders {
-			a := m.live(Attempt{holder.Session, holder.Nonce})
+			a := m.holder(holder.Token)
 			m.emit(WasBroken, a)
 			a.state = over
 			m.ended[Attempt{a.session, a.request.Nonce}] = true

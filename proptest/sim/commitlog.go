@@ -70,7 +70,7 @@ func (l *commitLog) before(c machine.Command) {
 	switch c := c.(type) {
 	case *machine.Acquire:
 		if l.lives[c.Session] == 0 || l.incarnations[c.Session] == c.Incarnation {
-			l.checker.Requested(c.Session, c.Request)
+			l.checker.Requested(model.Session{ID: c.Session, Incarnation: c.Incarnation}, c.Request)
 		}
 	case *machine.Lead:
 		l.leads++
@@ -87,20 +87,22 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 	for i := range events {
 		e := &events[i]
 		l.check(l.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources, Session: e.Session,
-			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay}))
+			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay, Incarnation: e.Incarnation}))
 		l.observe(e)
 	}
 	l.checkIncarnation(c, result)
 	if result.Code == machine.Done {
 		switch c := c.(type) {
 		case *machine.CloseSession:
-			l.endSession(c.Session)
+			l.endSession(sessionKey{c.Session, c.Incarnation})
 		case *machine.Expire:
-			l.endSession(c.Session)
+			l.endSession(sessionKey{c.Session, c.Incarnation})
 			l.checkExpiry(sessionKey{c.Session, c.Incarnation})
 			if c.Generation != l.leads {
 				l.check(fmt.Errorf("an Expire of generation %d ended a session in generation %d", c.Generation, l.leads))
 			}
+		case *machine.EndRequests:
+			l.check(l.checker.AllEnded())
 		case *machine.RaiseFloor:
 			l.checker.RaiseFloor(result.Token)
 		case *machine.FinishMigration, *machine.Reconcile:
@@ -116,9 +118,10 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 	l.check(l.checker.CheckWaiters())
 }
 
-// extended records that a leader extended a session.
-func (l *commitLog) extended(id engine.SessionID, incarnation uint64) {
-	l.renewed[sessionKey{id, incarnation}] = l.w.now
+// extended records that a leader extended a session, from the arrival of the renewal.
+func (l *commitLog) extended(id engine.SessionID, incarnation uint64, arrived time.Duration) {
+	key := sessionKey{id, incarnation}
+	l.renewed[key] = max(l.renewed[key], arrived)
 }
 
 // checkExpiry checks that a session expires no earlier than its TTL after the last renewal
@@ -157,9 +160,9 @@ func (l *commitLog) checkIncarnation(c machine.Command, result machine.Result) {
 	}
 }
 
-func (l *commitLog) endSession(id engine.SessionID) {
-	l.check(l.checker.SessionEnded(id))
-	l.ended[id] = true
+func (l *commitLog) endSession(s sessionKey) {
+	l.checker.SessionEnded(model.Session{ID: s.id, Incarnation: s.incarnation})
+	l.ended[s.id] = true
 }
 
 func (l *commitLog) check(err error) {

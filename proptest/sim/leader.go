@@ -19,6 +19,11 @@ const (
 	// and at most every minCheck, since its clock may stand still.
 	minCheck = 5 * time.Millisecond
 	maxCheck = 250 * time.Millisecond
+	// adoptPause is the time between two sessions that a new leader takes over.
+	adoptPause = 20 * time.Millisecond
+	// endRequests is the number of requests that end in one entry: one, so that faults come
+	// between the requests of a session.
+	endRequests = 1
 )
 
 // leadership is one period in which a replica leads. The deadlines are those of the
@@ -31,6 +36,7 @@ type leadership struct {
 	timer     int           // number of the last timer; earlier ones are obsolete
 	heldUp    time.Duration // commands of the lessor are delivered after this time
 	waiters   map[attemptID]func(answer)
+	unadopted int // see machine.Sessions
 }
 
 // attemptID identifies an Acquire in the log.
@@ -73,9 +79,25 @@ func (l *leadership) lead() {
 			return
 		}
 		l.restoring = false
-		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.Sessions(), l.machine.Delays(), lessor.ProofLife)
+		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.Delays(), l.machine.HasEnding(), lessor.ProofLife)
+		l.unadopted = machine.AllSessions
+		l.adopt()
 		l.checkDeadlines()
 	})
+}
+
+// adopt takes over the sessions one at a time, while the leader serves.
+func (l *leadership) adopt() {
+	sessions, left := l.machine.Sessions(l.unadopted, 1)
+	l.lessor.Adopt(sessions...)
+	if l.unadopted = left; left > 0 {
+		l.w.timer(l.process, adoptPause, func() {
+			if l.replica.serving() == l {
+				l.adopt()
+				l.checkDeadlines()
+			}
+		})
+	}
 }
 
 // endLeadership answers all operations: the outcome of those in flight is uncertain,
@@ -203,6 +225,9 @@ func (l *leadership) checkDeadlines() {
 // another replica may lead when it arrives, or this one may have proposed the command
 // again. Production drops such a command; the machine must ignore it.
 func (l *leadership) proposeDue(c machine.Command) {
+	if _, ok := c.(*machine.EndRequests); ok {
+		c = &machine.EndRequests{Max: endRequests}
+	}
 	r, deliveries, done := l.replica, 0, false
 	finish := func(committed bool) {
 		if done {
@@ -273,31 +298,48 @@ func (r *replica) acquire(c *machine.Acquire, reply func(answer)) {
 // renew extends a session. A leader whose last proof of leadership is too old first
 // commits a barrier.
 func (r *replica) renew(id engine.SessionID, incarnation uint64, reply func(answer)) {
-	l := r.serving()
+	l, arrived := r.serving(), r.arrival()
 	switch {
 	case l == nil:
 		reply(answer{state: notLeader, leader: r.hint()})
-	case l.lessor.Proved(l.instant()):
-		reply(answer{state: r.extend(id, incarnation), leader: r.slot})
+	case l.lessor.Proved(arrived.instant):
+		reply(answer{state: r.extend(arrived, id, incarnation), leader: r.slot})
 	default:
+		l.renewFrom(arrived, id, incarnation) // it does not expire while the barrier is in flight
 		r.enqueue(nil, l.number, func(a answer) {
 			if a.state == served {
-				a.state = r.extend(id, incarnation)
+				a.state = r.extend(arrived, id, incarnation)
 			}
 			reply(a)
 		})
 	}
 }
 
+// arrival is when a request arrived, on the clock of the replica and in the world.
+type arrival struct {
+	instant engine.Instant
+	at      time.Duration
+}
+
+func (r *replica) arrival() arrival { return arrival{r.instant(), r.w.now} }
+
+// renewFrom renews a session from an arrival. It reports false if the session has ended.
+func (l *leadership) renewFrom(a arrival, id engine.SessionID, incarnation uint64) bool {
+	if info := l.machine.SessionInfo(id); l.unadopted > 0 && info.Incarnation != 0 {
+		l.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
+	}
+	return l.lessor.Renew(a.instant, id, incarnation)
+}
+
 // extend is renew for a caller that has a proof of leadership.
-func (r *replica) extend(id engine.SessionID, incarnation uint64) state {
+func (r *replica) extend(a arrival, id engine.SessionID, incarnation uint64) state {
 	l := r.serving()
 	switch {
 	case l == nil:
 		return uncertain
-	case !l.lessor.Renew(l.instant(), id, incarnation):
+	case !l.renewFrom(a, id, incarnation):
 		return expired
 	}
-	r.cluster.log.extended(id, incarnation)
+	r.cluster.log.extended(id, incarnation, a.at)
 	return extended
 }

@@ -45,9 +45,10 @@ func (m *raftClient) start() {
 	m.opened, m.incarnation = false, 0
 	id, sent := m.id, m.now()
 	m.request(id, callTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
+		arrived := r.arrival()
 		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL}, func(a answer) {
 			if a.state == served {
-				a.state = r.extend(id, a.result.Incarnation)
+				a.state = r.extend(arrived, id, a.result.Incarnation)
 			}
 			reply(a)
 		})

@@ -87,6 +87,7 @@ func (r *replica) boot() {
 	r.load()
 	r.role, r.leader, r.votes, r.peers, r.leadership, r.flight = follower, -1, nil, nil, nil, nil
 	r.queue = proposer.NewQueue[func(answer)](maxPending)
+	r.queue.EndRequests = endRequests
 	r.resetElection()
 	r.tick()
 	r.keep()

@@ -150,18 +150,32 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 			calls = append(calls, h.losses(attemptOf(e), broken(c))...)
 		}
 	}
-	if result.Code != machine.Done { // no session has ended
-		return calls
-	}
+	h.sessionsEnded(m, c, result)
+	return calls
+}
+
+// sessionsEnded drops the listeners of sessions that have lost their last lease. The caller
+// holds mu.
+func (h *Hub) sessionsEnded(m *machine.Machine, c machine.Command, result machine.Result) {
 	switch c := c.(type) {
+	case *machine.EndRequests:
+		for _, gone := range result.Gone {
+			h.removeIncarnation(gone.Session, gone.Number)
+		}
 	case *machine.CloseSession:
-		h.removeIncarnation(c.Session, c.Incarnation)
+		h.removeGone(m, c.Session, c.Incarnation, result)
 	case *machine.Expire:
-		h.removeIncarnation(c.Session, c.Incarnation)
+		h.removeGone(m, c.Session, c.Incarnation, result)
 	case *machine.EndSessions:
 		h.removeEnded(m)
 	}
-	return calls
+}
+
+// removeGone drops the listeners of a session that had no requests when it ended.
+func (h *Hub) removeGone(m *machine.Machine, id engine.SessionID, incarnation uint64, result machine.Result) {
+	if result.Code == machine.Done && !m.Ending(incarnation) {
+		h.removeIncarnation(id, incarnation)
+	}
 }
 
 // Restored updates the hub after a snapshot has replaced the machine. Holders without a
@@ -170,19 +184,29 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id := range h.listeners {
+	for id, listeners := range h.listeners {
 		_, requests, _ := old.Session(id)
-		for _, r := range requests {
-			a := Attempt{id, old.SessionInfo(id).Incarnation, r.Party.Nonce}
-			if r.Party.Token != fencing.None && now.Attempt(id, a.Incarnation, a.Nonce).Token != r.Party.Token {
-				calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
-			}
+		calls = append(calls, h.lostInRestore(now, id, old.SessionInfo(id).Incarnation, requests)...)
+		for _, r := range listeners {
+			calls = append(calls, h.lostInRestore(now, id, r.incarnation, old.EndingRequests(r.incarnation))...)
 		}
 	}
 	h.removeEnded(now)
 	h.waiters.Restored(now, h.ender(&calls, engine.Instant{}))
 	for name := range h.watchers {
 		h.notifyWatchers([]fencing.Resource{name})
+	}
+	return calls
+}
+
+// lostInRestore returns the calls that report the leases of a session that a snapshot does not
+// have. The caller holds mu.
+func (h *Hub) lostInRestore(now *machine.Machine, id engine.SessionID, incarnation uint64, requests []machine.Request) (calls []func()) {
+	for _, r := range requests {
+		a := Attempt{id, incarnation, r.Party.Nonce}
+		if r.Party.Token != fencing.None && now.Attempt(id, a.Incarnation, a.Nonce).Token != r.Party.Token {
+			calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
+		}
 	}
 	return calls
 }

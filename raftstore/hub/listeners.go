@@ -78,9 +78,12 @@ func (h *Hub) Unlisten(id engine.SessionID, l *Listener) {
 	h.remove(id, l)
 }
 
-// ended reports whether an incarnation has certainly ended in m. One whose number
-// m has not assigned yet is still to come: this replica lags.
+// ended reports whether an incarnation has certainly ended in m, with all its leases. One
+// whose number m has not assigned yet is still to come: this replica lags.
 func ended(m *machine.Machine, id engine.SessionID, incarnation uint64) bool {
+	if m.Ending(incarnation) {
+		return false
+	}
 	if now := m.SessionInfo(id); now != (machine.SessionInfo{}) {
 		return now.Incarnation > incarnation
 	}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,7 +24,14 @@ func newReplica(t *testing.T) *replica {
 	return &replica{t: t, machine: machine.New(), hub: New(), id: engine.NewSessionID()}
 }
 
+// apply applies an entry with one command. As in a log, EndRequests follows.
 func (r *replica) apply(c machine.Command) machine.Result {
+	result := r.applyOnly(c)
+	r.applyOnly(&machine.EndRequests{Max: machine.MaxEndRequests})
+	return result
+}
+
+func (r *replica) applyOnly(c machine.Command) machine.Result {
 	result, events := r.machine.Apply(c)
 	for _, call := range r.hub.Applied(r.machine, c, result, events, engine.Instant{}) {
 		call()
@@ -79,6 +87,51 @@ func (r *replica) restore(from *replica) {
 	for _, call := range calls {
 		call()
 	}
+}
+
+// A session that has ended loses its leases one after the other. Its listener is told of each,
+// also if a snapshot without them replaces the state, and is removed after the last one.
+func TestListenerStaysUntilTheLastLeaseHasEnded(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		for _, late := range []bool{false, true} {
+			r := newReplica(t)
+			l, notified := r.listen()
+			k, _ := r.open("a")
+			for nonce := range engine.Nonce(2) {
+				r.apply(&machine.Acquire{Session: r.id, Incarnation: k, Request: engine.Request{Nonce: nonce + 2, Mode: engine.Correctness,
+					Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("more/%d", nonce))}}})
+			}
+			if !late {
+				r.identify(l, k)
+			}
+			r.applyOnly(&machine.Expire{Session: r.id, Incarnation: k})
+			require.Zero(t, *notified)
+			require.Equal(t, machine.Ending, r.applyOnly(&machine.EndRequests{Max: 1}).Code)
+			if late {
+				r.identify(l, k)
+			}
+			require.Equal(t, 1, *notified)
+			require.NotEmpty(t, r.hub.listeners)
+			if restored {
+				r.restore(newReplica(t))
+				require.Equal(t, 3, *notified)
+				continue
+			}
+			require.Equal(t, machine.Done, r.applyOnly(&machine.EndRequests{Max: 2}).Code)
+			require.Equal(t, 3, *notified)
+			require.Empty(t, r.hub.listeners)
+		}
+	}
+}
+
+// A session without leases has no more losses.
+func TestListenerOfAnEmptySessionIsRemoved(t *testing.T) {
+	r := newReplica(t)
+	l, _ := r.listen()
+	k := r.apply(&machine.OpenSession{Session: r.id, TTL: time.Minute}).Incarnation
+	r.identify(l, k)
+	r.applyOnly(&machine.CloseSession{Session: r.id, Incarnation: k})
+	require.Empty(t, r.hub.listeners)
 }
 
 // The end of one incarnation does not remove the listeners of the next one, even

@@ -9,12 +9,13 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// deadline is the next check of a session, or the end of a lock-delay.
+// deadline is the next check of a session, the end of a lock-delay, or the next EndRequests.
 type deadline struct {
 	at      time.Time
 	session engine.SessionID
-	delay   *machine.EndDelay
-	index   int // in the heap
+	command machine.Command // nil for a session
+	number  uint64          // of the lock-delay, which is unique
+	index   int             // in the heap, -1 if it is not there
 }
 
 // deadlineHeap has the earliest deadline first. Its order is total, so that Due
@@ -25,7 +26,7 @@ func (h deadlineHeap) Len() int { return len(h) }
 
 func (h deadlineHeap) Less(i, j int) bool {
 	a, b := h[i], h[j]
-	return cmp.Or(a.at.Compare(b.at), bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.number(), b.number())) < 0
+	return cmp.Or(a.at.Compare(b.at), bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.number, b.number)) < 0
 }
 
 func (h deadlineHeap) Swap(i, j int) {
@@ -42,15 +43,8 @@ func (h *deadlineHeap) Push(x any) {
 func (h *deadlineHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
+	last.index = -1
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
 	return last
-}
-
-// number returns the number of the lock-delay, which is unique; 0 for a session.
-func (d *deadline) number() uint64 {
-	if d.delay == nil {
-		return 0
-	}
-	return d.delay.Delay
 }

@@ -19,6 +19,9 @@ const (
 	RetryPause = 50 * time.Millisecond
 	// Idle is the wait that Due returns when nothing has a deadline.
 	Idle = time.Hour
+	// MaxDue bounds the commands that Due returns, so that others' commands come between
+	// those of many sessions that end together.
+	MaxDue = 1000
 )
 
 // Lessor keeps the deadlines of one leadership. Its methods must not be called
@@ -32,6 +35,9 @@ type Lessor struct {
 	proven     engine.Instant
 	sessions   map[engine.SessionID]*session
 	deadlines  deadlineHeap
+
+	since time.Time // when the leadership began, with the grace of its sessions
+	end   *deadline // when the next EndRequests is due; nil if no session is ending
 }
 
 // session is the deadline of one session.
@@ -43,24 +49,39 @@ type session struct {
 }
 
 // New begins a leadership, whose Lead was proposed at proven and has committed
-// with generation. Every session gets its full TTL and grace on top, every
-// lock-delay its full time.
-func New(now, proven engine.Instant, generation uint64, sessions map[engine.SessionID]machine.SessionInfo, delays []machine.Event, grace time.Duration) *Lessor {
-	l := &Lessor{generation: generation, proven: proven, sessions: make(map[engine.SessionID]*session, len(sessions))}
-	for id, info := range sessions {
-		l.add(now, id, info, grace)
-	}
+// with generation. Every lock-delay gets its full time. ending says whether sessions have
+// ended under an earlier leader that still have requests. Adopt must follow.
+func New(now, proven engine.Instant, generation uint64, delays []machine.Event, ending bool, grace time.Duration) *Lessor {
+	l := &Lessor{generation: generation, proven: proven, sessions: map[engine.SessionID]*session{}, since: now.Time().Add(grace)}
 	for i := range delays {
 		l.addDelay(now, &delays[i])
 	}
+	if ending {
+		l.endRequests(now.Time())
+	}
 	return l
+}
+
+// Adopt gives sessions that were open when the leadership began their full TTL, and the grace
+// on top. They must be open still. Sessions are adopted in pieces, while the leader serves:
+// one that is not adopted yet does not expire, and must be adopted before it is renewed.
+func (l *Lessor) Adopt(sessions ...machine.OpenedSession) {
+	for _, opened := range sessions {
+		deadline := l.since.Add(opened.TTL)
+		s := l.sessions[opened.ID]
+		if s == nil {
+			l.add(opened.ID, opened.SessionInfo, deadline)
+		} else if s.SessionInfo = opened.SessionInfo; deadline.After(s.deadline) {
+			s.deadline = deadline
+		}
+	}
 }
 
 // Affects reports whether Applied must be called for a command and its events.
 // Most commands acquire or release, and affect no deadline.
 func Affects(c machine.Command, events []machine.Event) bool {
 	switch c.(type) {
-	case *machine.OpenSession, *machine.CloseSession, *machine.Expire, *machine.EndSessions:
+	case *machine.OpenSession, *machine.CloseSession, *machine.Expire, *machine.EndRequests, *machine.EndSessions:
 		return true
 	}
 	for i := range events {
@@ -77,13 +98,17 @@ func (l *Lessor) Applied(now engine.Instant, c machine.Command, result machine.R
 	switch c := c.(type) {
 	case *machine.OpenSession:
 		if l.sessions[c.Session] == nil {
-			l.add(now, c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
+			l.add(c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, now.Time().Add(c.TTL))
 		}
 	case *machine.CloseSession:
 		l.remove(c.Session, c.Incarnation)
 	case *machine.Expire:
 		if result.Code == machine.Done || result.Code == machine.NoSession {
 			l.remove(c.Session, c.Incarnation)
+		}
+	case *machine.EndRequests:
+		if l.cancelEndRequests(); result.Code == machine.Ending {
+			l.endRequests(now.Time())
 		}
 	case *machine.EndSessions:
 		for id, s := range l.sessions {
@@ -137,15 +162,16 @@ func (l *Lessor) Sessions() int { return len(l.sessions) }
 // Pending returns the number of deadlines that lie ahead.
 func (l *Lessor) Pending() int { return len(l.deadlines) }
 
-// Due returns the commands whose deadline has passed, and how long to wait
-// before the next call. Each command is returned once; report it to Failed if it
+// Due returns the commands whose deadline has passed, at most MaxDue of them, and how long
+// to wait before the next call. Commit them before the next call: others' commands then come
+// in between, and a session that waits for its expiry can still be renewed. Each command is returned once; report it to Failed if it
 // was not committed. From here on the session of an Expire is not renewed.
 func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.Duration) {
 	at := now.Time()
-	for len(l.deadlines) > 0 && !l.deadlines[0].at.After(at) {
+	for len(commands) < MaxDue && len(l.deadlines) > 0 && !l.deadlines[0].at.After(at) {
 		d := heap.Pop(&l.deadlines).(*deadline)
-		if d.delay != nil {
-			commands = append(commands, d.delay)
+		if d.command != nil {
+			commands = append(commands, d.command)
 			continue
 		}
 		s := l.sessions[d.session] // remove deletes both together
@@ -159,7 +185,7 @@ func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.
 	if len(l.deadlines) == 0 {
 		return commands, Idle
 	}
-	return commands, l.deadlines[0].at.Sub(at)
+	return commands, max(0, l.deadlines[0].at.Sub(at))
 }
 
 // Failed makes commands of Due, whose proposal failed, due again after
@@ -170,7 +196,10 @@ func (l *Lessor) Failed(now engine.Instant, commands []machine.Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
 		case *machine.EndDelay:
-			heap.Push(&l.deadlines, &deadline{at: at, delay: c})
+			heap.Push(&l.deadlines, &deadline{at: at, command: c, number: c.Delay})
+		case *machine.EndRequests:
+			l.cancelEndRequests()
+			l.endRequests(at)
 		case *machine.Expire:
 			if s := l.sessions[c.Session]; s != nil && s.Incarnation == c.Incarnation && s.next == nil {
 				l.schedule(c.Session, s, at)
@@ -179,17 +208,31 @@ func (l *Lessor) Failed(now engine.Instant, commands []machine.Command) {
 	}
 }
 
+// endRequests schedules the next EndRequests.
+func (l *Lessor) endRequests(at time.Time) {
+	l.end = &deadline{at: at, command: &machine.EndRequests{Max: machine.MaxEndRequests}}
+	heap.Push(&l.deadlines, l.end)
+}
+
+// cancelEndRequests drops the next EndRequests, if it is not in flight.
+func (l *Lessor) cancelEndRequests() {
+	if l.end != nil && l.end.index >= 0 {
+		heap.Remove(&l.deadlines, l.end.index)
+	}
+	l.end = nil
+}
+
 // add starts the time of a session.
-func (l *Lessor) add(now engine.Instant, id engine.SessionID, info machine.SessionInfo, grace time.Duration) {
-	s := &session{SessionInfo: info, deadline: now.Time().Add(info.TTL + grace)}
+func (l *Lessor) add(id engine.SessionID, info machine.SessionInfo, deadline time.Time) {
+	s := &session{SessionInfo: info, deadline: deadline}
 	l.sessions[id] = s
 	l.schedule(id, s, s.deadline)
 }
 
 // addDelay starts the time of a lock-delay.
 func (l *Lessor) addDelay(now engine.Instant, e *machine.Event) {
-	heap.Push(&l.deadlines, &deadline{at: now.Time().Add(e.Delay),
-		delay: &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: l.generation}})
+	heap.Push(&l.deadlines, &deadline{at: now.Time().Add(e.Delay), number: e.DelayID,
+		command: &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: l.generation}})
 }
 
 // schedule puts a session into the heap.

@@ -16,7 +16,7 @@ import (
 func at(d time.Duration) engine.Instant { return engine.NewInstant(time.Unix(0, 0).Add(d), d) }
 
 // begin returns the Lessor of a leadership without sessions.
-func begin() *lessor.Lessor { return lessor.New(at(0), at(0), 7, nil, nil, 0) }
+func begin() *lessor.Lessor { return lessor.New(at(0), at(0), 7, nil, false, 0) }
 
 func open(l *lessor.Lessor, now time.Duration, id engine.SessionID, ttl time.Duration, incarnation uint64) {
 	l.Applied(at(now), &machine.OpenSession{Session: id, TTL: ttl}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
@@ -79,7 +79,7 @@ func TestUncertainExpiryIsNotUndone(t *testing.T) {
 
 func TestLockDelayEnds(t *testing.T) {
 	delayed := machine.Event{Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second, DelayID: 3}
-	l := lessor.New(at(0), at(0), 7, nil, []machine.Event{delayed}, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, []machine.Event{delayed}, false, lessor.ProofLife)
 	commands, wait := l.Due(at(time.Second))
 	require.Empty(t, commands)
 	require.Equal(t, 4*time.Second, wait, "a lock-delay has no grace")
@@ -124,8 +124,9 @@ func TestClosedSessionHasNoDeadline(t *testing.T) {
 }
 
 func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
-	sessions := map[engine.SessionID]machine.SessionInfo{a: {TTL: 10 * time.Second, Incarnation: 1}, b: {TTL: 10 * time.Second, Incarnation: 2}}
-	l := lessor.New(at(0), at(0), 7, sessions, nil, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
+	l.Adopt(opened(b, 2))
+	l.Adopt(opened(a, 1))
 	require.Equal(t, 10*time.Second, l.Left(at(0), a), "grace is not shown to callers")
 	commands, wait := l.Due(at(10 * time.Second))
 	require.Empty(t, commands)
@@ -135,7 +136,7 @@ func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
 }
 
 func TestProofOfLeadershipAges(t *testing.T) {
-	l := lessor.New(at(time.Second), at(0), 7, nil, nil, 0)
+	l := lessor.New(at(time.Second), at(0), 7, nil, false, 0)
 	require.True(t, l.Proved(at(lessor.ProofLife-1)))
 	require.False(t, l.Proved(at(lessor.ProofLife)))
 	l.Proven(at(time.Second))
@@ -157,7 +158,7 @@ func TestSuspendDoesNotExpireSessions(t *testing.T) {
 func TestAffects(t *testing.T) {
 	require.False(t, lessor.Affects(&machine.Acquire{}, []machine.Event{{Type: machine.EventGranted}}))
 	require.True(t, lessor.Affects(&machine.Release{}, []machine.Event{{Type: machine.EventReleased}, {Type: machine.EventDelayed}}))
-	for _, c := range []machine.Command{&machine.OpenSession{}, &machine.CloseSession{}, &machine.Expire{}, &machine.EndSessions{}} {
+	for _, c := range []machine.Command{&machine.OpenSession{}, &machine.CloseSession{}, &machine.Expire{}, &machine.EndRequests{}, &machine.EndSessions{}} {
 		require.True(t, lessor.Affects(c, nil), "%T", c)
 	}
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -55,6 +56,9 @@ func (c *Acquire) apply(m *Machine) Result {
 	}
 	q := &c.Request
 	if r := s.requests[q.Nonce]; r != nil {
+		if r.kind != q.Kind || !slices.Equal(r.resources, q.Resources) {
+			return Result{Code: OtherRequest}
+		}
 		return m.outcome(r)
 	}
 	if s.ended.has(uint64(q.Nonce)) {
@@ -65,12 +69,12 @@ func (c *Acquire) apply(m *Machine) Result {
 	}
 	if result, ok := m.checkModes(q); !ok {
 		if result.Code == WrongMode {
-			s.end(q.Nonce)
+			m.endAttempt(s, q.Nonce)
 		}
 		return result
 	}
 	if have := m.permitsOf(q); have != q.Permits {
-		s.end(q.Nonce)
+		m.endAttempt(s, q.Nonce)
 		return Result{Code: OtherPermits, Permits: have, Resource: q.Resources[0]}
 	}
 	if m.lastToken == fencing.MaxToken {
@@ -80,13 +84,12 @@ func (c *Acquire) apply(m *Machine) Result {
 		permits: q.Permits, holder: q.Holder, metadata: q.Metadata}
 	granted := m.grantable(r)
 	if !granted && !q.Wait {
-		s.end(q.Nonce) // otherwise a late copy of this attempt could be granted
+		m.endAttempt(s, q.Nonce) // otherwise a late copy of this attempt could be granted
 		return Result{Code: Held}
 	}
 	if limit := m.checkLimits(r, granted, &c.Limits); limit != nil {
 		return Result{Code: Limited, Limit: limit}
 	}
-	s.requests[r.nonce] = r
 	if granted { // it does not queue
 		for _, name := range r.resources {
 			m.lock(name)
@@ -94,6 +97,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		m.grant(r)
 		return m.outcome(r)
 	}
+	m.attach(r)
 	m.countWaiter(s, 1)
 	m.enqueue(r)
 	m.emit(EventQueued, r)
@@ -107,7 +111,7 @@ func (c *Release) apply(m *Machine) Result {
 	}
 	r := s.requests[c.Nonce]
 	if r == nil {
-		s.end(c.Nonce)
+		m.endAttempt(s, c.Nonce)
 		return Result{Code: Ended}
 	}
 	m.free(r, EventReleased)
@@ -160,11 +164,10 @@ func (c *RaiseFloor) apply(m *Machine) Result {
 const orderStep = 1 << 32
 
 func (c *EndSessions) apply(m *Machine) Result {
-	var all []*session
 	for _, id := range m.sessionIDs() {
-		all = append(all, m.sessions[id])
+		m.endSession(m.sessions[id], EventExpired)
 	}
-	m.endSessions(all, EventExpired)
+	m.endRequests(math.MaxInt)
 	m.order = max(m.order, c.Above) + orderStep
 	return Result{Code: Done}
 }
@@ -216,7 +219,7 @@ func (m *Machine) outcome(r *request) Result {
 
 // grantable reports whether a request can be granted. It is the only grant rule.
 func (m *Machine) grantable(r *request) bool {
-	if m.lastToken == fencing.MaxToken {
+	if m.lastToken == fencing.MaxToken || r.session.how != 0 {
 		return false
 	}
 	for _, name := range r.resources {
@@ -234,6 +237,7 @@ func (m *Machine) grant(r *request) {
 	}
 	m.lastToken++
 	r.token = m.lastToken
+	m.attach(r)
 	m.countHolder(r.session, 1)
 	for _, name := range r.resources {
 		l := m.locks[name]
@@ -267,7 +271,7 @@ func (m *Machine) free(r *request, how EventType) {
 			}
 		}
 	}
-	r.session.end(r.nonce)
+	m.endAttempt(r.session, r.nonce)
 }
 
 // remove removes a request from all its locks and from its session.
@@ -281,9 +285,9 @@ func (m *Machine) remove(r *request, how EventType) {
 	for _, name := range r.resources {
 		l := m.locks[name]
 		m.leaveQueue(l, r)
-		l.holders = remove(l.holders, r)
+		l.holders = remove(l.holders, r, byToken)
 	}
-	delete(r.session.requests, r.nonce)
+	m.detach(r)
 }
 
 func (m *Machine) delayEvent(name fencing.Resource, l *lock) Event {
@@ -303,7 +307,9 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 			r := l.queue[i]
 			if m.grantable(r) {
 				m.dequeue(r)
-				m.grant(r.session.replace(r))
+				m.detach(r)
+				granted := *r // an Image may have the waiter
+				m.grant(&granted)
 				continue
 			}
 			if r.kind != engine.Shared {
@@ -315,35 +321,6 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 			delete(m.locks, name)
 		}
 	}
-}
-
-// endSession ends one session, if there is one.
-func (m *Machine) endSession(s *session, how EventType) Result {
-	if s == nil {
-		return Result{Code: NoSession}
-	}
-	m.endSessions([]*session{s}, how)
-	return Result{Code: Done}
-}
-
-// endSessions ends all requests of these sessions. It ends the waiters first, so that no
-// request of an ending session is granted.
-func (m *Machine) endSessions(sessions []*session, how EventType) {
-	var touched []fencing.Resource
-	for _, waiting := range []bool{true, false} {
-		for _, s := range sessions {
-			for _, r := range requestsOf(s) {
-				if (r.token == fencing.None) == waiting {
-					touched = append(touched, r.resources...)
-					m.free(r, how)
-				}
-			}
-		}
-	}
-	for _, s := range sessions {
-		m.removeSession(s)
-	}
-	m.grantFreed(touched)
 }
 
 // grantFreed is grantWaiters for resources in any order, possibly with duplicates.

@@ -19,9 +19,9 @@ func (m *Machine) check() error {
 	}
 	tokens := map[fencing.Token]bool{}
 	orders := map[uint64]bool{}
-	for _, id := range m.sessionIDs() {
-		if err := m.checkSession(m.sessions[id], tokens, orders); err != nil {
-			return fmt.Errorf("session %s: %w", id, err)
+	for _, s := range m.allSessions() {
+		if err := m.checkSession(s, tokens, orders); err != nil {
+			return fmt.Errorf("session %s: %w", s.id, err)
 		}
 	}
 	for _, name := range sortedKeys(m.locks) {
@@ -36,7 +36,7 @@ func (m *Machine) check() error {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
 		orders[l.delay] = l.delay != 0
-		if (m.delayed[name] == l) != (l.delay != 0) {
+		if m.delayed[name] != l.delay {
 			return fmt.Errorf("lock %q: its delay %d is not in the list of delays, or the reverse", string(name), l.delay)
 		}
 	}
@@ -60,10 +60,11 @@ func (m *Machine) checkQueues() error {
 // checkUsage counts the sessions and requests of each user.
 func (m *Machine) checkUsage() error {
 	counted := map[string]usage{}
-	for _, id := range m.sessionIDs() {
-		s := m.sessions[id]
+	for _, s := range m.allSessions() {
 		u := counted[s.user]
-		u.sessions++
+		if s.how == 0 {
+			u.sessions++
+		}
 		for _, r := range requestsOf(s) {
 			if r.token == fencing.None {
 				u.waiters++
@@ -84,7 +85,46 @@ func (m *Machine) checkUsage() error {
 	return nil
 }
 
+// allSessions returns the open sessions, then those that are ending.
+func (m *Machine) allSessions() []*session {
+	var all []*session
+	for _, id := range m.sessionIDs() {
+		all = append(all, m.sessions[id])
+	}
+	return append(all, m.ending.queue...)
+}
+
+// checkEnding checks a session's part in the lists of open and ending sessions, and its
+// lists of requests.
+func (m *Machine) checkEnding(s *session) error {
+	ending := m.ending.numbers[s.incarnation] == s
+	switch {
+	case ending != (s.how != 0) || ending && s.how != EventReleased && s.how != EventExpired:
+		return fmt.Errorf("ends with the event %q, but is in the list of ending sessions: %v", s.how, ending)
+	case ending && (len(s.ended) > 0 || s.forgotten != 0):
+		return fmt.Errorf("has ended and remembers ended attempts")
+	case m.everySession.list[s.at] != s:
+		return fmt.Errorf("is not in the index")
+	}
+	n := 0
+	for _, list := range []*requestList{&s.waiting, &s.holding} {
+		for r := list.first; r != nil; r = r.next {
+			if s.requests[r.nonce] != r || (r.token == fencing.None) != (list == &s.waiting) || m.everyRequest.list[r.at] != r {
+				return fmt.Errorf("attempt %d is in the wrong list", r.nonce)
+			}
+			n++
+		}
+	}
+	if n != len(s.requests) {
+		return fmt.Errorf("%d of %d requests are in a list", n, len(s.requests))
+	}
+	return nil
+}
+
 func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders map[uint64]bool) error {
+	if err := m.checkEnding(s); err != nil {
+		return err
+	}
 	if s.ttl < engine.MinTTL || s.ttl > engine.MaxTTL {
 		return fmt.Errorf("ttl is %v", s.ttl)
 	}

@@ -33,8 +33,9 @@ type OpenSession struct {
 	Limits  Limits // SessionsPerUser counts
 }
 
-// CloseSession ends a session on behalf of its client. Its leases are released, and its
-// waiting requests are cancelled.
+// CloseSession ends a session on behalf of its client: from here on it can do nothing, and
+// none of its requests is granted. EndRequests then releases its leases and cancels its
+// waiting requests.
 type CloseSession struct {
 	Session     engine.SessionID
 	Incarnation uint64
@@ -57,12 +58,24 @@ type Release struct {
 	Nonce       engine.Nonce
 }
 
-// Expire ends a session whose TTL has passed on the leader's clock. It has an effect only
-// in the generation of the leader that proposed it.
+// Expire ends a session whose TTL has passed on the leader's clock, like CloseSession. It
+// has an effect only in the generation of the leader that proposed it.
 type Expire struct {
 	Session     engine.SessionID
 	Incarnation uint64
 	Generation  uint64
+}
+
+// MaxEndRequests is the maximum of EndRequests.Max.
+const MaxEndRequests = 1000
+
+// EndRequests ends requests of sessions that have ended, the session that ended first comes
+// first. It ends at most Max of them, and a request for several locks counts as several, so
+// that the end of a large session does not delay the commands of others. The Result is
+// Ending if requests are left. Each entry in which sessions end has one, and the leader
+// proposes further ones.
+type EndRequests struct {
+	Max int
 }
 
 // Break ends one grant on behalf of an operator.
@@ -90,6 +103,8 @@ type RaiseFloor struct {
 // since, and a released lock may be held by others. Like RaiseFloor, it is applied after
 // every operation that may have rolled the log back. No later incarnation was used
 // before, neither by this machine nor by one whose order had reached Above.
+//
+// Its work is not bounded: it is never applied while a node serves.
 type EndSessions struct {
 	Above uint64
 }
@@ -126,6 +141,13 @@ func (c *Release) validate() error {
 }
 
 func (c *Expire) validate() error { return nil }
+
+func (c *EndRequests) validate() error {
+	if c.Max < 1 || c.Max > MaxEndRequests {
+		return fmt.Errorf("%w: end %d requests, not 1 to %d", engine.ErrInvalid, c.Max, MaxEndRequests)
+	}
+	return nil
+}
 
 func (c *Break) validate() error {
 	if !c.Token.Valid() {

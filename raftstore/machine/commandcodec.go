@@ -38,6 +38,7 @@ const (
 	opSetMemberAPI
 	opCloseSets
 	opFinishRecovery
+	opEndRequests
 )
 
 // commandOf returns an empty command for each operation code.
@@ -49,7 +50,7 @@ var commandOf = [...]func() Command{
 	opSetFleet: empty[SetFleet], opFinishFleet: empty[FinishFleet], opAssignRange: empty[AssignRange],
 	opRaiseCeiling: empty[RaiseCeiling], opReconcile: empty[Reconcile], opFinishReconcile: empty[FinishReconcile],
 	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI], opCloseSets: empty[CloseSets],
-	opFinishRecovery: empty[FinishRecovery],
+	opFinishRecovery: empty[FinishRecovery], opEndRequests: empty[EndRequests],
 }
 
 func empty[T any, C interface {
@@ -168,3 +169,8 @@ func (c *MarkRestored) code(data *codec) {
 	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet, &c.FleetSet)
 }
 func (c *SetMemberAPI) code(data *codec) { data.command(opSetMemberAPI, &c.ID, &c.Address) }
+
+func (c *EndRequests) code(data *codec) {
+	data.command(opEndRequests)
+	data.limits(&c.Max)
+}

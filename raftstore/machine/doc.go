@@ -12,7 +12,7 @@
 //   - [Machine]: the state. [Machine.Apply] takes a Command and returns a Result and
 //     Events. Replicas that apply the same commands are equal byte for byte.
 //   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
-//     [Expire], [Break], [EndDelay] for locks; [RaiseFloor], [EndSessions],
+//     [Expire], [EndRequests], [Break], [EndDelay] for locks; [RaiseFloor], [EndSessions],
 //     [MarkRestored] after a rollback of the log.
 //   - [Limits]: what one user may use; the leader writes them into its commands.
 //   - [Migration]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMigration],
@@ -23,13 +23,18 @@
 //     [FinishRecovery].
 //   - [Result] and [Event]: the answer to the proposer, and the changes for everyone.
 //   - [Encode] and [Decode]: commands as bytes for the log.
-//   - [Machine.Snapshot] and [Restore]: the state as bytes.
+//   - [Machine.Snapshot], [Machine.Image] and [Restore]: the state as bytes.
 //
 // One rule grants every kind of lock: a request is granted when none of its
 // resources has a conflicting holder or an earlier conflicting waiter. Requests carry
 // the order in which they were applied, so locks are granted first come, first served.
 // This starves no writer, and it cannot deadlock, because the earliest waiter waits for
 // holders only.
+//
+// No command does unbounded work. A session ends in two steps: [CloseSession] or [Expire]
+// removes it, and [EndRequests] ends its requests, some at a time. Until then its leases
+// are held, and its waiting requests keep their places but are not granted. Another
+// incarnation may be opened in the meantime.
 //
 // Clients choose the ids of their sessions, so that they can repeat a request to open
 // one. A copy of that request may arrive after the session has ended. It then opens

@@ -17,6 +17,9 @@ import (
 func everyCommand() []Command {
 	ann, bob, eve := engine.SessionID{1}, engine.SessionID{2}, engine.SessionID{3}
 	const first = 1<<32 + 2 // the first incarnation after EndSessions
+	const danFirst = first + 16
+	dan := engine.SessionID{9}
+	asDan := func(a *Acquire) Command { return as(danFirst, a) }
 	ask := func(id engine.SessionID, nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) *Acquire {
 		q := engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true, Holder: "h"}
 		if kind == engine.Permit {
@@ -45,6 +48,11 @@ func everyCommand() []Command {
 		&Release{Session: ann, Incarnation: first, Nonce: 1 << 63},
 		&Expire{Session: engine.SessionID{3}, Incarnation: 1, Generation: 1},
 		&CloseSession{Session: engine.SessionID{4}},
+		&EndRequests{Max: 1},
+		&OpenSession{Session: dan, TTL: time.Second, User: "dan"}, // it has ended, and its requests have not
+		asDan(&Acquire{Session: dan, Request: engine.Request{Nonce: 1, Resources: []fencing.Resource{"z"}, Wait: true}}),
+		asDan(&Acquire{Session: dan, Request: engine.Request{Nonce: 2, Resources: []fencing.Resource{"y"}, Wait: true}}),
+		&CloseSession{Session: dan, Incarnation: danFirst},
 		&RaiseFloor{By: 1 << 32},
 	}
 	return append(commands, everyTopologyCommand()...)
@@ -151,6 +159,10 @@ func FuzzRestore(f *testing.F) {
 			m.Apply(&Expire{Session: id, Incarnation: incarnation, Generation: m.Generation()})
 			require.NoError(t, m.check())
 		}
+		for m.HasEnding() {
+			m.Apply(&EndRequests{Max: 2})
+			require.NoError(t, m.check())
+		}
 		for _, d := range m.Delays() {
 			m.Apply(&EndDelay{Resource: d.Resources[0], Delay: d.DelayID, Generation: m.Generation()})
 		}
@@ -231,7 +243,7 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("slot of a writer", func(m *Machine) { holder(m).slot = 1 })
 	add("two writers", func(m *Machine) { m.lastToken++; m.sessions[ann].requests[2].token = m.lastToken })
 	add("a reader beside a writer", func(m *Machine) { m.lastToken++; m.sessions[bob].requests[1].token = m.lastToken })
-	add("a waiter that could be granted", func(m *Machine) { delete(m.sessions[ann].requests, 1) })
+	add("a waiter that could be granted", func(m *Machine) { m.detach(holder(m)) })
 	add("ended and live", func(m *Machine) { m.sessions[ann].ended.add(1) })
 	add("ended attempts overlap", func(m *Machine) { m.sessions[ann].ended = spans{{5, 8}, {8, 9}} })
 	add("ended attempts touch", func(m *Machine) { m.sessions[ann].ended = spans{{5, 8}, {9, 9}} })
@@ -246,9 +258,16 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("incarnation twice", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].incarnation })
 	add("incarnation 0", func(m *Machine) { m.sessions[ann].incarnation = 0 })
 	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttl = 0 })
-	add("delay above the last order", func(m *Machine) { m.locks["d1"].delay = m.order + 1 })
-	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay = holder(m).order })
+	add("delay above the last order", func(m *Machine) { m.delayed["d1"] = m.order + 1 })
+	add("delay with the number of a request", func(m *Machine) { m.delayed["d1"] = holder(m).order })
 	add("two delays with one number", func(m *Machine) { m.setDelay("d2", m.lock("d2"), m.locks["d1"].delay) })
+	ending := func(m *Machine) *session { return m.ending.queue[0] }
+	add("session that ends without a reason", func(m *Machine) { ending(m).how = 0 })
+	add("session that ends with another event", func(m *Machine) { ending(m).how = EventBroken })
+	add("ended session with ended attempts", func(m *Machine) { ending(m).ended.add(7) })
+	add("ended session with forgotten attempts", func(m *Machine) { ending(m).forgotten = 7 })
+	add("ended session of an invalid user", func(m *Machine) { ending(m).user = "\n" })
+	add("ended session with the incarnation of an open one", func(m *Machine) { ending(m).incarnation = m.sessions[ann].incarnation })
 	add("last token above the largest", func(m *Machine) { m.lastToken = fencing.MaxToken + 1 })
 	add("order is used up", func(m *Machine) { m.order = ^uint64(0) })
 	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(engine.Policy{Prefix: "q"}) })
@@ -269,8 +288,9 @@ func impossible(t require.TestingT) map[string][]byte {
 	// Two snapshots that Snapshot cannot create.
 	m := played(t, everyCommand()...)
 	m.Apply(&EndDelay{Resource: "d1", Delay: m.locks["d1"].delay, Generation: 1})
-	snapshot := m.Snapshot() // ends with the number of delays
-	broken["delay 0 of a lock in use"] = append(snapshot[:len(snapshot)-1], 1, 1, 'a', 0)
+	m.Apply(&EndRequests{Max: MaxEndRequests})
+	snapshot := m.Snapshot() // ends with the number of delays and of ended sessions
+	broken["delay 0 of a lock in use"] = append(snapshot[:len(snapshot)-2], 1, 1, 'a', 0, 0)
 	return broken
 }
 

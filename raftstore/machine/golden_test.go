@@ -18,9 +18,9 @@ import (
 // field with a value in at least one of them. Commands of later versions get files of
 // their own.
 func goldenCommands() []Command {
-	ann, bob := engine.SessionID{0xa}, engine.SessionID{0xb}
-	const annFirst, bobFirst = 1<<32 + 8, 1<<32 + 9     // the first incarnations after EndSessions
-	const restored, reconciled = 20 + 1<<32, 21 + 2<<32 // the versions of MarkRestored and Reconcile
+	ann, bob, eve := engine.SessionID{0xa}, engine.SessionID{0xb}, engine.SessionID{0xe}
+	const annFirst, bobFirst, eveFirst = 1<<32 + 8, 1<<32 + 9, 1<<32 + 16 // the first incarnations after EndSessions
+	const restored, reconciled = 20 + 1<<32, 21 + 2<<32                   // the versions of MarkRestored and Reconcile
 	limits := Limits{SessionsPerUser: 1, LeasesPerUser: 200, WaitersPerUser: 300, WaitersPerLock: 4000}
 	acquire := func(id engine.SessionID, incarnation uint64, q engine.Request) Command {
 		return &Acquire{Session: id, Incarnation: incarnation, Request: q, Limits: Limits{LeasesPerUser: 200, WaitersPerUser: 300, WaitersPerLock: 4000}}
@@ -42,7 +42,11 @@ func goldenCommands() []Command {
 		&EndDelay{Resource: "d1", Delay: 99, Generation: 1},
 		&Release{Session: ann, Incarnation: annFirst, Nonce: 5},
 		&Expire{Session: engine.SessionID{3}, Incarnation: 1, Generation: 1},
-		&CloseSession{Session: engine.SessionID{4}, Incarnation: 2},
+		&OpenSession{Session: eve, TTL: time.Second, User: "eve@example.org"},
+		acquire(eve, eveFirst, engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}, Wait: true}),
+		acquire(eve, eveFirst, engine.Request{Nonce: 2, Resources: []fencing.Resource{"e"}}),
+		&EndRequests{Max: 1000},
+		&CloseSession{Session: eve, Incarnation: eveFirst},
 		&RaiseFloor{By: 1 << 32},
 		&MarkRestored{Version: 20, Ceiling: 7, Fleet: fleet, FleetSet: true},
 		&SetFleet{Fleet: fleet, Version: restored},
@@ -94,8 +98,8 @@ func TestGoldenSnapshot(t *testing.T) {
 	restored, err := Restore(data)
 	require.NoError(t, err)
 	require.Equal(t, data, restored.Snapshot())
-	require.Equal(t, Counts{Sessions: 2, Locks: 4, Holders: 2, Waiters: 2}, restored.Count())
-	require.Equal(t, fencing.Token(5<<32+3), restored.LastToken())
+	require.Equal(t, Counts{Sessions: 2, Locks: 5, Holders: 3, Waiters: 3}, restored.Count())
+	require.Equal(t, fencing.Token(5<<32+4), restored.LastToken())
 	require.Equal(t, []string{"", "a.k", "b.j"}, restored.Topology().Lives)
 	require.Len(t, restored.Efficiency().Open, 1)
 	require.Equal(t, "host 1", restored.Inspect("a").Holders[0].Holder)

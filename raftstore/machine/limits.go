@@ -62,7 +62,8 @@ func (e *LimitError) Error() string {
 // Is makes errors.Is match engine.ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == engine.ErrLimit }
 
-// usage is what one user uses. The sessions of the user share it.
+// usage is what one user uses. The sessions of the user share it. A session that has ended
+// does not count, but its requests do until they end.
 type usage struct {
 	sessions, holders, waiters int
 }
@@ -82,14 +83,7 @@ func (m *Machine) addSession(s *session) {
 	m.sessions[s.id] = s
 	s.usage = m.usageOf(s.user)
 	s.usage.sessions++
-}
-
-// removeSession removes a session without requests.
-func (m *Machine) removeSession(s *session) {
-	delete(m.sessions, s.id)
-	if s.usage.sessions--; s.usage.sessions == 0 {
-		delete(m.usage, s.user)
-	}
+	m.everySession.add(s, m.images)
 }
 
 // countWaiter and countHolder count the requests of the machine and of the session's user.

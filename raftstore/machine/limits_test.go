@@ -78,6 +78,7 @@ func TestLimits(t *testing.T) {
 	for id := range incarnations {
 		m.Apply(&CloseSession{Session: id, Incarnation: incarnations[id]})
 	}
+	m.Apply(&EndRequests{Max: MaxEndRequests})
 	require.Empty(t, m.usage)
 	require.NoError(t, m.check())
 }

@@ -12,14 +12,18 @@ import (
 // waiters. Of ended attempts it keeps only the nonces, so that a late copy of an attempt
 // is not treated as a new one.
 type session struct {
+	place
 	id          engine.SessionID
 	incarnation uint64 // unique among all sessions
 	ttl         time.Duration
 	user        string // the owner
 	usage       *usage // of user
 	requests    map[engine.Nonce]*request
-	ended       spans  // at most MaxEnded
-	forgotten   uint64 // nonces up to this one have ended, unless they are live
+	waiting     requestList // the waiters, by order
+	holding     requestList // the holders, by token
+	ended       spans       // at most MaxEnded
+	forgotten   uint64      // nonces up to this one have ended, unless they are live
+	how         EventType   // how its leases end, 0 while it is open
 }
 
 // MaxEnded is the number of separate ranges of ended nonces that a session remembers.
@@ -40,17 +44,12 @@ func (s *session) end(nonce engine.Nonce) {
 	}
 }
 
-// replace replaces a waiter by a copy that is about to be granted: an Image may have the
-// waiter.
-func (s *session) replace(waiter *request) *request {
-	granted := *waiter
-	s.requests[waiter.nonce] = &granted
-	return &granted
-}
-
-// request is a holder if it has a token, else a waiter. It does not change after the command
-// that made it.
+// request is a holder if it has a token, else a waiter. Apart from its places in lists, it
+// does not change after the command that made it.
 type request struct {
+	place
+	previous, next *request // in a requestList
+
 	session   *session
 	nonce     engine.Nonce
 	order     uint64 // the order in which requests were applied
@@ -127,9 +126,10 @@ func (l *lock) admits(r *request) bool {
 	return true
 }
 
-func remove(list []*request, r *request) []*request {
-	i := slices.Index(list, r)
-	if i < 0 {
+// remove removes r from a list that is sorted by compare, if it is there.
+func remove(list []*request, r *request, compare func(a, b *request) int) []*request {
+	i, found := slices.BinarySearchFunc(list, r, compare)
+	if !found {
 		return list
 	}
 	if i == 0 { // the usual case, without shifting the rest

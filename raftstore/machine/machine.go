@@ -27,7 +27,9 @@ import (
 //     floor is at most ceiling;
 //  9. usage has the number of sessions, holders and waiters of each user;
 //  10. queues has the lengths of the queues of all locks;
-//  11. delayed has the locks with a delay.
+//  11. delayed has the locks with a delay;
+//  12. sessions has the open sessions, and ending those that have ended and still have
+//     requests; an index has both.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
@@ -37,14 +39,20 @@ type Machine struct {
 	migrations map[string]*migration // by the prefix of their policy
 	memberAPI  map[string]string     // the API addresses of the members, by ID
 	efficiency
-	sessions map[engine.SessionID]*session
+	sessions map[engine.SessionID]*session // the open ones
+	ending   endings
 	locks    map[fencing.Resource]*lock
-	names    names                      // of locks
-	delayed  map[fencing.Resource]*lock // the locks with a delay
+	names    names                       // of locks
+	delayed  map[fencing.Resource]uint64 // the locks with a delay, and its number
 
 	holders, waiters int               // the number of requests of each kind
 	queues           queueLengths      // of all locks
 	usage            map[string]*usage // by user, for users with sessions
+
+	everySession index[*session] // open and ending
+	everyRequest index[*request]
+	image        *Image // that is being copied, or nil
+	images       uint32 // so far
 
 	events []Event // of the current command
 }
@@ -52,7 +60,8 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}, delayed: map[fencing.Resource]*lock{}}
+		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}, delayed: map[fencing.Resource]uint64{},
+		ending: endings{numbers: map[uint64]*session{}}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.
@@ -86,15 +95,6 @@ type SessionInfo struct {
 	User        string
 }
 
-// Sessions returns all sessions. A new leader gives each its full TTL again.
-func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
-	all := make(map[engine.SessionID]SessionInfo, len(m.sessions))
-	for _, id := range m.sessionIDs() {
-		all[id] = m.SessionInfo(id)
-	}
-	return all
-}
-
 // SessionInfo returns the SessionInfo of one session, zero if there is none.
 func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
@@ -107,7 +107,7 @@ func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 func (m *Machine) Delays() []Event {
 	var delays []Event
 	for _, name := range sortedKeys(m.delayed) {
-		delays = append(delays, m.delayEvent(name, m.delayed[name]))
+		delays = append(delays, m.delayEvent(name, m.locks[name]))
 	}
 	return delays
 }
@@ -118,7 +118,7 @@ func (m *Machine) setDelay(name fencing.Resource, l *lock, number uint64) {
 	if number == 0 {
 		delete(m.delayed, name)
 	} else {
-		m.delayed[name] = l
+		m.delayed[name] = number
 	}
 }
 
@@ -182,17 +182,11 @@ func (m *Machine) sessionIDs() []engine.SessionID {
 	return slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 }
 
-// unsortedRequests returns the requests of a session in any order, for an Image, which sorts
-// them later.
-func unsortedRequests(s *session) []*request {
-	return slices.AppendSeq(make([]*request, 0, len(s.requests)), maps.Values(s.requests))
-}
-
 // requestsOf returns the requests of a session in their order.
 func requestsOf(s *session) []*request {
 	return slices.SortedFunc(maps.Values(s.requests), byOrder)
 }
 
-// sortedKeys returns the keys of a map in ascending order. It and the three functions
+// sortedKeys returns the keys of a map in ascending order. It and the two functions
 // above are the only ways to iterate over a map in this package.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -19,7 +19,8 @@ func TestAttempts(t *testing.T) {
 			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
 			{write(bob, 1, "a"), "queued", ""},
 			{try(write(bob, 1, "a")), "queued", ""},
-			{read(ann, 1, "b"), "granted #1", ""}, // whatever the copy requests
+			{read(ann, 1, "a"), "other request", ""},
+			{write(ann, 1, "b"), "other request", ""},
 			{free(ann, 1), "done", "ann/1 released a #1, bob/1 granted a #2"},
 			{write(bob, 1, "a"), "granted #2", ""},
 		}},
@@ -67,7 +68,8 @@ func TestSessions(t *testing.T) {
 			{&Expire{Session: ann, Generation: 1}, "outdated", ""},
 			{&Expire{Session: ann, Generation: 3}, "outdated", ""},
 			{write(ann, 1, "a"), "granted #1", ""},
-			{&Expire{Session: ann, Generation: 2}, "done", "ann/1 expired a #1"},
+			{&Expire{Session: ann, Generation: 2}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 expired a #1"},
 			{write(ann, 2, "a"), "no session", ""},
 		}},
 		{"the end of a session releases its leases and cancels its waiters", []step{
@@ -77,8 +79,10 @@ func TestSessions(t *testing.T) {
 			{write(ann, 3, "b"), "queued", "ann/3 queued b"},
 			{write(bob, 2, "a"), "queued", "bob/2 queued a"},
 			{write(eve, 1, "b"), "queued", "eve/1 queued b"},
-			{&CloseSession{Session: ann}, "done", "ann/2 cancelled a, ann/3 cancelled b, ann/1 released a #1, bob/2 granted a #3"},
-			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired b #2, bob/2 expired a #3, eve/1 granted b #4"},
+			{&CloseSession{Session: ann}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/2 cancelled a, ann/3 cancelled b, ann/1 released a #1, bob/2 granted a #3"},
+			{&Expire{Session: bob, Generation: 1}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "bob/1 expired b #2, bob/2 expired a #3, eve/1 granted b #4"},
 			{&CloseSession{Session: ann}, "no session", ""},
 		}},
 		{"opening an open session returns it", []step{
@@ -92,13 +96,16 @@ func TestSessions(t *testing.T) {
 		// distinguishes it from the next one.
 		{"a session that is opened again is another session", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
-			{&CloseSession{Session: ann}, "done", "ann/1 released a #1"},
+			{&CloseSession{Session: ann}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 released a #1"},
 			{&OpenSession{Session: ann, TTL: time.Second}, "done", ""},
 			{write(ann, 1, "a"), "granted #2", "ann/1 granted a #2"},
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
-	require.Equal(t, map[engine.SessionID]SessionInfo{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Sessions())
+	page, left := m.Sessions(AllSessions, 10)
+	require.Zero(t, left)
+	require.Equal(t, []OpenedSession{{bob, SessionInfo{TTL: time.Minute, Incarnation: 2}}, {ann, SessionInfo{TTL: time.Second, Incarnation: 1}}}, page)
 }
 
 func TestBreak(t *testing.T) {
@@ -139,22 +146,26 @@ func TestLockDelay(t *testing.T) {
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{free(ann, 1), "done", "ann/1 released slow #1"},
 			{write(ann, 2, "slow"), "granted #2", "ann/2 granted slow #2"},
-			{&CloseSession{Session: ann}, "done", "ann/2 released slow #2"},
+			{&CloseSession{Session: ann}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/2 released slow #2"},
 			{try(write(bob, 1, "slow")), "granted #3", "bob/1 granted slow #3"},
 		}},
 		{"a waiter that expires leaves no delay", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
-			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 cancelled slow"},
+			{&Expire{Session: bob, Generation: 1}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "bob/1 cancelled slow"},
 			{free(ann, 1), "done", "ann/1 released slow #1"},
 			{try(write(eve, 1, "slow")), "granted #2", "eve/1 granted slow #2"},
 		}},
 		{"a second delay replaces the first", []step{
 			{read(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{read(bob, 1, "slow"), "granted #2", "bob/1 granted slow #2"},
-			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow #1, slow delayed 6"},
+			{&Expire{Session: ann, Generation: 1}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 expired slow #1, slow delayed 6"},
 			{try(read(eve, 1, "slow")), "held", ""},
-			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired slow #2, slow delayed 8"},
+			{&Expire{Session: bob, Generation: 1}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "bob/1 expired slow #2, slow delayed 8"},
 			{&EndDelay{Resource: "slow", Delay: 6, Generation: 1}, "outdated", ""},
 			{&EndDelay{Resource: "slow", Delay: 8, Generation: 1}, "done", "slow opened"},
 			{try(read(eve, 2, "slow")), "granted #3", "eve/2 granted slow #3"},
@@ -162,7 +173,8 @@ func TestLockDelay(t *testing.T) {
 		{"a set is delayed where its policies have a lock delay", []step{
 			{write(ann, 1, "a", "slow", "slow2"), "granted #1", "ann/1 granted a+slow+slow2 #1"},
 			{write(bob, 1, "a", "slow2"), "queued", "bob/1 queued a+slow2"},
-			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 6, slow2 delayed 7"},
+			{&Expire{Session: ann, Generation: 1}, "done", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 6, slow2 delayed 7"},
 			{&EndDelay{Resource: "slow", Delay: 6, Generation: 1}, "done", "slow opened"},
 			{try(write(eve, 1, "a")), "held", ""},
 			{&EndDelay{Resource: "slow2", Delay: 7, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},

@@ -226,7 +226,7 @@ func (m *Machine) breakHolders(prefix string) {
 			r := l.holders[0]
 			freed = append(freed, r.resources...)
 			m.remove(r, EventBroken)
-			r.session.end(r.nonce)
+			m.endAttempt(r.session, r.nonce)
 		}
 		if l.delay != 0 {
 			m.openLock(name, l)

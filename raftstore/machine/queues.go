@@ -34,7 +34,7 @@ func (m *Machine) enqueue(r *request) {
 // holder.
 func (m *Machine) leaveQueue(l *lock, r *request) {
 	before := len(l.queue)
-	if l.queue = remove(l.queue, r); len(l.queue) < before {
+	if l.queue = remove(l.queue, r, byOrder); len(l.queue) < before {
 		m.queues.shrunk(before)
 	}
 }

@@ -86,10 +86,22 @@ func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Re
 	if s == nil {
 		return 0, nil, false
 	}
+	return s.ttl, s.copyRequests(), true
+}
+
+// EndingRequests returns the requests of a session that has ended.
+func (m *Machine) EndingRequests(incarnation uint64) []Request {
+	if s := m.ending.numbers[incarnation]; s != nil {
+		return s.copyRequests()
+	}
+	return nil
+}
+
+func (s *session) copyRequests() (requests []Request) {
 	for _, r := range requestsOf(s) {
 		requests = append(requests, Request{Resources: slices.Clone(r.resources), Party: r.party()})
 	}
-	return s.ttl, requests, true
+	return requests
 }
 
 // Attempt returns the outcome of an attempt: Granted, Queued, Ended if it has ended or is

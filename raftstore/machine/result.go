@@ -53,12 +53,18 @@ const (
 	Limited
 	// TooManyOpen: too many older sets of lives of the Redis nodes may still grant.
 	TooManyOpen
+	// OtherRequest: the nonce belongs to a live attempt for other locks, or of another
+	// kind. The command had no effect.
+	OtherRequest
+	// Ending: sessions that have ended still have requests.
+	Ending
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
 	Migrating: "migrating", NotReady: "not ready",
-	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited", TooManyOpen: "too many open"}
+	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited", TooManyOpen: "too many open",
+	OtherRequest: "other request", Ending: "ending"}
 
 // String returns the name of c.
 func (c Code) String() string {
@@ -90,6 +96,14 @@ type Result struct {
 	Range      *Range           // of AssignRange
 
 	Incarnation uint64 // of OpenSession
+
+	Gone []Incarnation // of EndRequests: the sessions that have no request any more
+}
+
+// Incarnation identifies a session among all that have or had its id.
+type Incarnation struct {
+	Session engine.SessionID
+	Number  uint64
 }
 
 // EventType is the kind of an Event.

@@ -3,7 +3,7 @@ package machine
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -21,7 +21,8 @@ const maxCount = 1 << 62
 // stored has the parts of a machine that are in a snapshot in another form.
 type stored struct {
 	policies []engine.Policy
-	sessions []storedSession // in ascending order of their IDs
+	sessions []storedSession // the open ones, in ascending order of their IDs
+	ending   []storedSession // in the order of their ends
 	delays   map[fencing.Resource]uint64
 }
 
@@ -30,47 +31,6 @@ type storedSession struct {
 	*session
 	requests []*request
 }
-
-// Image is the state of a machine at one moment. It does not change when the machine applies
-// further commands, and Encode may run at the same time.
-type Image struct {
-	machine Machine // without sessions and locks
-	parts   stored
-}
-
-// Image returns the current state. It copies the list of requests, and not the requests:
-// encoding them takes many times longer.
-func (m *Machine) Image() *Image {
-	i := &Image{machine: Machine{generation: m.generation, lastToken: m.lastToken, order: m.order, version: m.version,
-		migrations: map[string]*migration{}, memberAPI: maps.Clone(m.memberAPI), efficiency: m.efficiency}}
-	for _, prefix := range sortedKeys(m.migrations) {
-		copied := *m.migrations[prefix]
-		i.machine.migrations[prefix] = &copied
-	}
-	i.parts = stored{policies: slices.Clone(m.policies.All()), sessions: make([]storedSession, 0, len(m.sessions)), delays: map[fencing.Resource]uint64{}}
-	for _, id := range m.sessionIDs() {
-		copied := *m.sessions[id]
-		copied.ended = slices.Clone(copied.ended)
-		i.parts.sessions = append(i.parts.sessions, storedSession{&copied, unsortedRequests(&copied)})
-	}
-	for _, name := range sortedKeys(m.delayed) {
-		i.parts.delays[name] = m.delayed[name].delay
-	}
-	return i
-}
-
-// Encode encodes the state. Equal states have equal encodings. Call it once at a time.
-func (i *Image) Encode() []byte {
-	c := &codec{}
-	for _, s := range i.parts.sessions {
-		slices.SortFunc(s.requests, byOrder)
-	}
-	i.machine.code(c, &i.parts)
-	return c.data
-}
-
-// Snapshot encodes the whole state. Equal machines have equal snapshots.
-func (m *Machine) Snapshot() []byte { return m.Image().Encode() }
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
 // with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be older than later grants needs RaiseFloor,
@@ -107,6 +67,10 @@ func (m *Machine) code(c *codec, parts *stored) {
 	c.fields(&m.memberAPI)
 	list(c, &parts.sessions, c.session)
 	table(c, &parts.delays, func(delay *uint64) { c.fields(delay) })
+	list(c, &parts.ending, func(v *storedSession) {
+		c.session(v)
+		number(c, &v.how, math.MaxUint8)
+	})
 }
 
 func (c *codec) migration(v **migration) {
@@ -185,6 +149,15 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 		m.addSession(s.session)
 		requests = append(requests, s.requests...)
 	}
+	for _, s := range parts.ending {
+		if err := engine.ValidateHolder(s.user); err != nil {
+			return err
+		}
+		s.usage = m.usageOf(s.user)
+		m.everySession.add(s.session, m.images)
+		m.ending.add(s.session)
+		requests = append(requests, s.requests...)
+	}
 	m.rebuildLocks(requests)
 	for _, name := range sortedKeys(parts.delays) {
 		if err := name.Validate(); err != nil {
@@ -203,13 +176,15 @@ func (m *Machine) rebuildLocks(requests []*request) {
 	slices.SortFunc(requests, byOrder)
 	for _, r := range requests {
 		if r.token == fencing.None {
+			m.attach(r)
 			m.countWaiter(r.session, 1)
 			m.enqueue(r)
 		}
 	}
-	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })
+	slices.SortFunc(requests, byToken)
 	for _, r := range requests {
 		if r.token != fencing.None {
+			m.attach(r)
 			m.countHolder(r.session, 1)
 			for _, name := range r.resources {
 				l := m.lock(name)
@@ -220,3 +195,4 @@ func (m *Machine) rebuildLocks(requests []*request) {
 }
 
 func byOrder(a, b *request) int { return cmp.Compare(a.order, b.order) }
+func byToken(a, b *request) int { return cmp.Compare(a.token, b.token) }

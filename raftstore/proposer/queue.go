@@ -23,7 +23,9 @@ type Operation[C any] struct {
 // Batch is the operations of one entry, in order.
 type Batch[C any] struct {
 	Operations []Operation[C]
-	// Commands are those of the operations that are not barriers.
+	// Commands are those of the operations that are not barriers. If sessions end, the
+	// last one is an EndRequests, so that the leases of small sessions end in the same
+	// entry, and the entry ends a bounded number of requests however many sessions end.
 	Commands []machine.Command
 }
 
@@ -43,13 +45,18 @@ func (b *Batch[C]) Answer(results []machine.Result, deliver func(caller C, resul
 // Queue holds the operations that wait for the log. Its methods must not be
 // called concurrently. The zero value is not usable.
 type Queue[C any] struct {
+	// EndRequests is the Max of the EndRequests that Next adds. Simulators change it.
+	EndRequests int
+
 	limit    int
 	waiting  []Operation[C]
 	inFlight bool
 }
 
 // NewQueue returns an empty queue for at most limit operations.
-func NewQueue[C any](limit int) *Queue[C] { return &Queue[C]{limit: limit} }
+func NewQueue[C any](limit int) *Queue[C] {
+	return &Queue[C]{limit: limit, EndRequests: machine.MaxEndRequests}
+}
 
 // Add appends an operation. It reports false if the queue is full; the operation
 // then has no effect.
@@ -81,22 +88,41 @@ func (q *Queue[C]) Next(leadership uint64) (batch *Batch[C], refused []Operation
 		return nil, nil
 	}
 	taken := q.take()
-	b := &Batch[C]{Operations: taken[:0], Commands: make([]machine.Command, 0, len(taken))}
+	b := &Batch[C]{Operations: taken[:0], Commands: make([]machine.Command, 0, len(taken)+1)}
+	var last []Operation[C] // an EndRequests follows everything that may end a session
+	sessionsEnd := false
 	for _, op := range taken {
 		if op.Leadership != 0 && op.Leadership != leadership {
 			refused = append(refused, op)
 			continue
 		}
-		b.Operations = append(b.Operations, op)
-		if op.Command != nil {
-			b.Commands = append(b.Commands, op.Command)
+		switch op.Command.(type) {
+		case *machine.EndRequests:
+			last = append(last, op)
+			continue
+		case *machine.CloseSession, *machine.Expire:
+			sessionsEnd = true
 		}
+		b.add(op)
+	}
+	for _, op := range last {
+		b.add(op)
 	}
 	if len(b.Operations) == 0 {
 		return nil, refused
 	}
+	if sessionsEnd && len(last) == 0 {
+		b.Commands = append(b.Commands, &machine.EndRequests{Max: q.EndRequests})
+	}
 	q.inFlight = true
 	return b, refused
+}
+
+func (b *Batch[C]) add(op Operation[C]) {
+	b.Operations = append(b.Operations, op)
+	if op.Command != nil {
+		b.Commands = append(b.Commands, op.Command)
+	}
 }
 
 // Done ends the flight of the last batch: it was applied, it failed, or its

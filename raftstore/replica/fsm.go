@@ -148,12 +148,12 @@ func (f *FSM) Chain() Chain {
 	return f.chain
 }
 
-// Snapshot returns the current state. Entries wait only until it is copied, not until it is
-// encoded and written.
+// Snapshot returns the current state. Entries wait neither until it is encoded and written
+// nor until it is copied: Persist copies it in pieces.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &stateImage{f.chain, f.machine.Image()}, nil
+	return &stateImage{f.chain, f.machine.Image(), &f.mu}, nil
 }
 
 // Restore replaces the state. It ends the node if a newer build has written the

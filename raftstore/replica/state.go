@@ -3,6 +3,7 @@ package replica
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -15,7 +16,7 @@ const StateVersion = 1
 
 // EncodeState returns the form of a machine and its chain in a snapshot.
 func EncodeState(c Chain, m *machine.Machine) []byte {
-	return (&stateImage{c, m.Image()}).encode()
+	return (&stateImage{c, m.Image(), &sync.Mutex{}}).encode()
 }
 
 // DecodeState reverses EncodeState.
@@ -34,14 +35,24 @@ func DecodeState(data []byte) (Chain, *machine.Machine, error) {
 	return c, m, err
 }
 
-// stateImage is the state at one moment. It is encoded while the machine applies further
-// entries.
+// copyPiece is the number of sessions and of requests that are copied without a pause, which
+// takes about a millisecond.
+const copyPiece = 4096
+
+// stateImage is the state at one moment. It is copied and encoded while the machine applies
+// further entries.
 type stateImage struct {
 	chain Chain
 	image *machine.Image
+	mu    sync.Locker // of the machine
 }
 
 func (s *stateImage) encode() []byte {
+	for done := false; !done; {
+		s.mu.Lock()
+		done = s.image.Copy(copyPiece)
+		s.mu.Unlock()
+	}
 	data := append([]byte{StateVersion}, s.chain.Hash[:]...)
 	data = binary.BigEndian.AppendUint64(data, s.chain.Index)
 	return append(data, s.image.Encode()...)
@@ -57,4 +68,9 @@ func (s *stateImage) Persist(sink raft.SnapshotSink) error {
 }
 
 // Release drops the state.
-func (s *stateImage) Release() { s.image = nil }
+func (s *stateImage) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.image.Drop()
+	s.image = nil
+}
