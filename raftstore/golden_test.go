@@ -32,8 +32,8 @@ func TestGoldenSnapshotFile(t *testing.T) {
 	info, found, err := readSnapshot(bytes.NewReader(saved))
 	require.NoError(t, err)
 	require.Equal(t, state, found)
-	require.Equal(t, fencing.Token(5<<32+3), info.LastToken)
-	require.Equal(t, machine.Counts{Sessions: 2, Locks: 4, Holders: 2, Waiters: 2}, info.Counts)
+	require.Equal(t, fencing.Token(5<<32+4), info.LastToken)
+	require.Equal(t, machine.Counts{Sessions: 2, Locks: 5, Holders: 3, Waiters: 3}, info.Counts)
 
 	_, _, err = readSnapshot(bytes.NewReader(bytes.Replace(saved, []byte("leased snapshot 1\n"), []byte("leased snapshot 2\n"), 1)))
 	var newer *engine.FormatError

@@ -21,7 +21,7 @@ const (
 	Idle = time.Hour
 	// MaxDue bounds the commands that Due returns, so that others' commands come between
 	// those of many sessions that end together.
-	MaxDue = 1000
+	MaxDue = 500
 )
 
 // Lessor keeps the deadlines of one leadership. Its methods must not be called

@@ -66,8 +66,8 @@ type Expire struct {
 	Generation  uint64
 }
 
-// MaxEndRequests is the maximum of EndRequests.Max.
-const MaxEndRequests = 1000
+// MaxEndRequests is the maximum of EndRequests.Max: some milliseconds of work.
+const MaxEndRequests = 500
 
 // EndRequests ends requests of sessions that have ended, the session that ended first comes
 // first. It ends at most Max of them, and a request for several locks counts as several, so

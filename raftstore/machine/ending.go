@@ -38,6 +38,7 @@ func (e *endings) add(s *session) {
 
 // forget removes a session that has ended and has no requests.
 func (m *Machine) forget(s *session) {
+	m.beforeChange(s)
 	m.everySession.remove(s)
 	if *s.usage == (usage{}) {
 		delete(m.usage, s.user)

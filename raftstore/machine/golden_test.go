@@ -45,7 +45,7 @@ func goldenCommands() []Command {
 		&OpenSession{Session: eve, TTL: time.Second, User: "eve@example.org"},
 		acquire(eve, eveFirst, engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}, Wait: true}),
 		acquire(eve, eveFirst, engine.Request{Nonce: 2, Resources: []fencing.Resource{"e"}}),
-		&EndRequests{Max: 1000},
+		&EndRequests{Max: 500},
 		&CloseSession{Session: eve, Incarnation: eveFirst},
 		&RaiseFloor{By: 1 << 32},
 		&MarkRestored{Version: 20, Ceiling: 7, Fleet: fleet, FleetSet: true},
