@@ -89,7 +89,7 @@ func (r *replica) restore(from *replica) {
 	}
 }
 
-// A session that has ended loses its leases one after the other. Its listener is told of each,
+// A session that has ended loses its leases one after the other. Its listener is notified of each,
 // also if a snapshot without them replaces the state, and is removed after the last one.
 func TestListenerStaysUntilTheLastLeaseHasEnded(t *testing.T) {
 	for _, restored := range []bool{false, true} {

@@ -82,3 +82,20 @@ func TestLimits(t *testing.T) {
 	require.Empty(t, m.usage)
 	require.NoError(t, m.check())
 }
+
+// The limit of the waiters of a lock holds for every lock of a set.
+func TestWaitersLimitHoldsForEveryLockOfASet(t *testing.T) {
+	limit := Limits{WaitersPerLock: 1}
+	names := []fencing.Resource{"a", "b", "c"}
+	for full := range names {
+		m := played(t, &OpenSession{Session: ann, TTL: time.Second}, as(1, write(ann, 1, names...)), as(1, write(ann, 2, names[full])))
+		set := as(1, write(ann, 3, names...))
+		set.Limits = limit
+		result := apply(m, set)
+		require.Equal(t, Limited, result.Code, "%q has a waiter", names[full])
+		require.Equal(t, names[full], result.Limit.Resource)
+		require.Equal(t, Ended, m.Attempt(ann, 1, 3).Code)
+		m.Apply(&Release{Session: ann, Incarnation: 1, Nonce: 2})
+		require.Equal(t, Queued, apply(m, set).Code)
+	}
+}

@@ -18,7 +18,7 @@ const connBuffer = 16 << 10
 // own. Nearly all messages between members are of this kind, and the codec of the Raft
 // library is slow: it finds fields by reflection and by name.
 type appender struct {
-	stream *stream
+	dial func(to member) (net.Conn, error)
 
 	mu   sync.Mutex
 	idle map[member][]*appendConn // at most maxIdle for each member
@@ -39,8 +39,8 @@ type appendConn struct {
 	limit *time.Timer // closes the connection during a call that takes longer than rpcTimeout
 }
 
-func newAppender(s *stream) *appender {
-	return &appender{stream: s, idle: map[member][]*appendConn{}}
+func newAppender(dial func(to member) (net.Conn, error)) *appender {
+	return &appender{dial: dial, idle: map[member][]*appendConn{}}
 }
 
 // call sends a request and waits for the response.
@@ -68,7 +68,7 @@ func (a *appender) connection(to member) (*appendConn, error) {
 		return c, nil
 	}
 	a.mu.Unlock()
-	conn, err := a.stream.Dial(memberAt(to.id, to.address), rpcTimeout)
+	conn, err := a.dial(to)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,8 @@ func Listen(c Config) (*TCP, error) {
 		advertised = namedAddr(c.Advertise)
 	}
 	s := newStream(c, listener, advertised)
-	return &TCP{stream: s, appends: newAppender(s), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	dial := func(to member) (net.Conn, error) { return s.Dial(memberAt(to.id, to.address), rpcTimeout) }
+	return &TCP{stream: s, appends: newAppender(dial), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger: c.Logger, Stream: s, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
 	})}, nil
 }

@@ -1,0 +1,78 @@
+package proposer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/proposer"
+)
+
+// Everything of a request that a caller can make long counts for the size of an entry: names,
+// holder and metadata. Otherwise an entry could exceed what the log and the peers accept.
+func TestSizeOfAnEntryCountsWholeRequests(t *testing.T) {
+	long := strings.Repeat("x", 1<<10)
+	for name, request := range map[string]engine.Request{
+		"names":    {Nonce: 1, Resources: []fencing.Resource{fencing.Resource("a" + long[1:]), fencing.Resource("b" + long[1:])}},
+		"holder":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Holder: long},
+		"values":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{"k": long, "l": long}},
+		"metadata": {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{long: "", "y" + long[1:]: ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &machine.Acquire{Request: request}
+			size := len(machine.Encode(c))
+			require.InDelta(t, size, proposer.Size(c), 100)
+			q := proposer.NewQueue[int](proposer.MaxOperations)
+			for i := range proposer.MaxOperations {
+				require.True(t, q.Add(proposer.Operation[int]{Command: c, Caller: i}))
+			}
+			batch, _ := q.Next(0)
+			require.Less(t, len(machine.Encode(batch.Commands...)), proposer.MaxBytes+2*size)
+			require.Positive(t, q.Len())
+		})
+	}
+}
+
+// An entry in which sessions end has one EndRequests, after everything else, however many
+// sessions end. One that the leader proposes moves to the end.
+func TestEntryEndsBoundedRequests(t *testing.T) {
+	next := func(commands ...machine.Command) []machine.Command {
+		q := proposer.NewQueue[int](100)
+		for i, c := range commands {
+			require.True(t, q.Add(proposer.Operation[int]{Command: c, Caller: i}))
+		}
+		batch, _ := q.Next(0)
+		results := make([]machine.Result, len(batch.Commands))
+		for i, c := range batch.Commands {
+			results[i].Version = uint64(1 + index(commands, c))
+		}
+		answered := 0
+		batch.Answer(results, func(caller int, result machine.Result) {
+			if commands[caller] != nil {
+				require.EqualValues(t, 1+caller, result.Version, "each caller gets its own result")
+			}
+			answered++
+		})
+		require.Equal(t, len(commands), answered)
+		return batch.Commands
+	}
+	end := &machine.EndRequests{Max: machine.MaxEndRequests}
+	closing, expiring, acquire, own := &machine.CloseSession{}, &machine.Expire{}, &machine.Acquire{}, &machine.EndRequests{Max: 3}
+	require.Equal(t, []machine.Command{acquire}, next(acquire))
+	require.Equal(t, []machine.Command{closing, acquire, end}, next(closing, acquire))
+	require.Equal(t, []machine.Command{expiring, expiring, closing, end}, next(expiring, &machine.Expire{}, nil, closing))
+	require.Equal(t, []machine.Command{acquire, closing, own}, next(own, acquire, nil, closing))
+}
+
+func index(commands []machine.Command, c machine.Command) int {
+	for i := range commands {
+		if commands[i] == c {
+			return i
+		}
+	}
+	return -1
+}
