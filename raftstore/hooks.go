@@ -56,7 +56,7 @@ func (n *Node) arrival(c machine.Command) (now engine.Instant) {
 		return now
 	}
 	switch c.(type) {
-	case *machine.Release, *machine.CloseSession, *machine.Expire, *machine.Break, *machine.EndDelay:
+	case *machine.Release, *machine.CloseSession, *machine.Expire, *machine.EndRequests, *machine.Break, *machine.EndDelay:
 		return stopwatch.Now()
 	}
 	return now
@@ -64,17 +64,23 @@ func (n *Node) arrival(c machine.Command) (now engine.Instant) {
 
 // arrivals finds the arrival of each command of the entry that is being applied. The lock of
 // the machine guards it.
-type arrivals struct{ operations []operation }
+type arrivals struct {
+	operations []operation
+	last       engine.Instant // that is known: the one of an EndRequests that the proposer has added
+}
 
 // next returns the arrival of the next command, zero if it is unknown.
 func (a *arrivals) next() (arrived engine.Instant) {
 	for i := range a.operations {
 		if op := &a.operations[i]; op.Command != nil {
 			a.operations = a.operations[i+1:]
-			return op.Caller.arrived
+			if arrived = op.Caller.arrived; !arrived.IsZero() {
+				a.last = arrived
+			}
+			return arrived
 		}
 	}
-	return arrived
+	return a.last
 }
 
 // handedOff calls HandedOff for a wait that ended with a grant.
