@@ -78,6 +78,7 @@ const (
 	NewLifeCounts
 	CloseLastSet
 	UnbornRefuses
+	OtherLifeRefuses
 	TimeWithoutChecks
 	BackAfterTime
 	CopiedData

@@ -74,6 +74,9 @@ var (
 		{setClosed, 0, 0, 0, 0}, {initSent, 0, 0, 0, 0}, {addressMoves, 2, 0, 0, 0}, {joinNode, 2, 1, 0, 0}, {rangeAssigned, 2, 1, 0, 0},
 		{otherCall, 0, 0, 0, 0}, {advanceArrives, 1, 0, 0, 0}, {startAttempt, 0, 0, 2, 0}, {giveUp, 0, 0, 0, 0},
 		{acquireArrives, 0, 1, 0, 0}, {acquireAnswered, 0, 1, 0, 0}}
+	// The new life of node 2 votes, A is granted a token by it and node 1, and the init of the voter arrives.
+	late = []event{{setClosed, 0, 0, 0, 0}, {initSent, 2, 1, 0, 0}, {initArrives, 2, 1, 0, 0}, {acquireArrives, 0, 2, 1, 0}, {acquireAnswered, 0, 2, 0, 0},
+		{raiseArrives, 0, 1, 0, 0}, {raiseAnswered, 0, 1, 0, 0}, {initArrives, 0, 0, 0, 0}}
 )
 
 func after(events ...[]event) []event { return slices.Concat(events...) }
@@ -150,6 +153,7 @@ var controls = []Bounds{
 	{Name: "a new life starts from the largest counter that it hears of", Broken: EmptyFromOthers, Prefix: after(voted[:3], []event{{giveUp, 0, 2, 0, 0}}, moved), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Replaced: 1, Ranges: 1},
 	{Name: "only the last set of lives is closed, and a life that does not vote yet counts as refusing", Broken: CloseLastSet, Prefix: replacedTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2},
 	{Name: "a life that does not vote yet counts as refusing", Broken: UnbornRefuses, Prefix: after(movedTwice, unborn), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 2, Ranges: 2},
+	{Name: "a server that votes in another life counts as refusing", Broken: OtherLifeRefuses, Prefix: after(joinedAgain, late), Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 2, Late: true, Others: true},
 	{Name: "time closes a set while a process uses an old connection", Broken: TimeWithoutChecks, Prefix: timed, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1, Time: true},
 	{Name: "an address moves back after time closed a set", Broken: BackAfterTime, Prefix: timed, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Back: 1, Ranges: 1, Time: true},
 	{Name: "a server starts with a copy of the data of a living one", Broken: CopiedData, Prefix: started, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Ranges: 1},
@@ -179,7 +183,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			require.ErrorAs(t, err, &v, "no violation in %d states", s.Visited)
 			t.Logf("visited %d: %v", s.Visited, err)
 
-			if slices.Contains([]Shortcut{NoReserve, UnbornRefuses, ForgottenSets, NoQuarantine, FloorBeforeQuarantine}, b.Broken) {
+			if slices.Contains([]Shortcut{NoReserve, UnbornRefuses, OtherLifeRefuses, ForgottenSets, NoQuarantine, FloorBeforeQuarantine}, b.Broken) {
 				return // its initial state is unreachable with the rule
 			}
 			b.Broken = Sound

@@ -93,11 +93,11 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 				best = r
 			}
 			one := recovery.Set{Version: set.Version, Lives: []string{named}}
-			if one.Closing([]recovery.Report{r}) == recovery.Closed || s.unborn(&w.Nodes[n], i, m) {
+			if one.Closing([]recovery.Report{r}) == recovery.Closed || s.unborn(&w.Nodes[n], w.Open[i], i, m) {
 				best = r
 			}
 		}
-		if s.unborn(&w.Nodes[n], i, w.Nodes[n].Open[i].server()) {
+		if s.unborn(&w.Nodes[n], w.Open[i], i, w.Nodes[n].Open[i].server()) {
 			named = "" // as if it refused
 		}
 		set.Lives, reports = append(set.Lives, named), append(reports, best)
@@ -111,12 +111,15 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 	return set.Closing(reports)
 }
 
-// unborn reports whether a server is the one that an open set names, and does not vote, if
-// that counts as a refusal. (Otherwise the last set closes only after the older ones: a
+// unborn reports whether a server is the one that an open set names, and does not vote in
+// that life yet, if that counts as a refusal. (Otherwise the last set closes only after the older ones: a
 // life that refuses it and that they do not name was initialised when they were closed.)
-func (s *Search) unborn(n *node, i, m int) bool {
+func (s *Search) unborn(n *node, version uint8, i, m int) bool {
 	named := n.Open[i]
-	return (s.Broken == UnbornRefuses || s.Broken == CloseLastSet) && named != 0 && named.server() == m && n.Servers[m].Version == 0
+	if s.Broken == OtherLifeRefuses && named != 0 && named != unknown && named.server() == m && n.Servers[m].Initialised != named.join() {
+		return n.Servers[m].Version > version
+	}
+	return (s.Broken == UnbornRefuses || s.Broken == CloseLastSet) && named != 0 && named != unknown && named.server() == m && n.Servers[m].Version == 0
 }
 
 // closeSets drops the oldest open set if it is closed.
