@@ -122,11 +122,19 @@ func (n *Node) Join(now int64, join string, version uint64, fleet string, age in
 }
 
 // Reserve runs reserve.lua: a voter stores the floor in its state, an empty node in the
-// state of its former life.
-func (n *Node) Reserve(fleet string, floor fencing.Token) Reason {
+// state of its former life. With a version, a node without any state stores it in the
+// state of a former life with the name 0.
+func (n *Node) Reserve(fleet string, floor fencing.Token, version uint64) Reason {
 	s := &n.now().state
-	if latest := n.data[n.latest]; !s.Voter && latest != nil {
+	latest := n.data[n.latest]
+	if !s.Voter && latest != nil {
 		s = &latest.state
+	}
+	if !s.Voter && version != 0 {
+		n.latest = "0"
+		n.data["0"] = &data{locks: map[fencing.Resource]*Record{},
+			state: State{Voter: true, Version: version, Fleet: fleet, Max: floor, Floor: floor, Ceiling: fencing.MaxToken}}
+		return Accepted
 	}
 	return s.Reserve(fleet, floor)
 }

@@ -91,8 +91,12 @@ func (b *both) step() (what string, model, real any) {
 		model := b.node.Advance(v, f, floor, ceiling, successor)
 		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling), successor)[0]
 	case k < 14:
-		f, floor := b.fleet(), b.token()
-		return "reserve", word(b.node.Reserve(f, floor)), b.run(b.now, "reserve", []string{state, prefix + "life"}, f, uint64(floor))[0]
+		f, floor, version, text := b.fleet(), b.token(), uint64(b.IntN(3)), ""
+		if version != 0 {
+			text = strconv.FormatUint(version, 10)
+		}
+		model := b.node.Reserve(f, floor, version)
+		return "reserve", word(model), b.run(b.now, "reserve", []string{state, prefix + "life"}, f, uint64(floor), text)[0]
 	case k < 18:
 		return b.recover(k - 1)
 	}
@@ -217,7 +221,7 @@ var outcomes = []string{
 	"acquire ok", "acquire empty", "acquire fleet", "acquire version", "acquire ended", "acquire held", "acquire ceiling",
 	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
 	"renew ok", "renew empty", "renew fleet", "renew version", "renew ended", "renew taken",
-	"advance ok", "advance empty", "advance fleet", "join ok", "join state", "join version", "join joining",
+	"advance ok", "advance empty", "advance fleet", "reserve ok", "reserve empty", "reserve fleet", "join ok", "join state", "join version", "join joining",
 	"init ok", "init join", "init wait", "inspect waiters",
 }
 
