@@ -12,12 +12,18 @@
 // the lock in efficiency mode, messages of the keeper may arrive at any time, and a lock
 // may end at any time.
 //
+// An address may move to a new server while the old one lives on, and any process may keep
+// its connections to the old one. A service names the lives that vote, and closes older
+// sets of lives with recovery.Set. When time closes a set, or the quarantine of a standalone
+// recovery ends, no process uses a connection to a server that has lost its address: this
+// is the assumption of the protocol, and a test shows that it is needed.
+//
 // The search is breadth-first, so a violation has a shortest trace. [Shortcut] lists the
 // rules that a test disables, one at a time, to see that the search finds what each of
 // them prevents.
 //
 // Files, in reading order: bounds.go, [Bounds], the limits of a search; state.go, [State],
 // the state of clients, nodes and log; event.go, the steps between states, with client.go,
-// node.go, keeper.go and standalone.go, their effects; search.go, [Search], with
-// fingerprints.go and trace.go.
+// node.go, lives.go, keeper.go, restore.go and standalone.go, their effects; search.go,
+// [Search], with fingerprints.go and trace.go.
 package redlock
