@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -48,7 +49,9 @@ func onCluster(t *testing.T, mode engine.Mode, test func(t *testing.T, c *cluste
 		client := c.dial(t, mode)
 		t.Cleanup(func() {
 			for _, client := range c.clients {
-				require.NoError(t, client.Close(context.Background()))
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				require.NoError(t, client.Close(ctx))
+				cancel()
 			}
 		})
 		test(t, c, client)
@@ -135,6 +138,14 @@ func (c *cluster) inspect(i int, mode engine.Mode) (*pb.Lock, error) {
 	return wire.FromStatusOf(status, time.Now()), nil
 }
 
+// limited returns a context that ends a call that hangs, in virtual time.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // within runs a call that must succeed within three seconds.
 func within(t *testing.T, what string, call func() error) {
 	t.Helper()
@@ -149,15 +160,15 @@ func TestStoppedMember(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Correctness, engine.Efficiency} {
 		calls := map[string]func(t *testing.T, c *cluster, client *lease.Client) error{
 			"acquire": func(t *testing.T, _ *cluster, client *lease.Client) error {
-				_, err := client.Acquire(t.Context(), "a")
+				_, err := client.Acquire(limited(t), "a")
 				return err
 			},
 			"try": func(t *testing.T, _ *cluster, client *lease.Client) error {
-				_, err := client.TryAcquire(t.Context(), "a")
+				_, err := client.TryAcquire(limited(t), "a")
 				return err
 			},
 			"inspect": func(t *testing.T, _ *cluster, client *lease.Client) error {
-				_, err := client.Inspect(t.Context(), "a")
+				_, err := client.Inspect(limited(t), "a")
 				return err
 			},
 		}
@@ -180,11 +191,11 @@ func TestStoppedMember(t *testing.T) {
 		}
 		t.Run(mode.String()+"/release", func(t *testing.T) {
 			onCluster(t, mode, func(t *testing.T, c *cluster, client *lease.Client) {
-				l, err := client.Acquire(t.Context(), "a")
+				l, err := client.Acquire(limited(t), "a")
 				require.NoError(t, err)
 				c.hosts[0].stop()
 				c.elect(1)
-				within(t, "release", func() error { return l.Release(t.Context()) })
+				within(t, "release", func() error { return l.Release(limited(t)) })
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				require.Zero(t, c.held)
@@ -196,9 +207,9 @@ func TestStoppedMember(t *testing.T) {
 // warm connects the client to member 0.
 func warm(t *testing.T, client *lease.Client) {
 	t.Helper()
-	l, err := client.Acquire(t.Context(), "a")
+	l, err := client.Acquire(limited(t), "a")
 	require.NoError(t, err)
-	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, l.Release(limited(t)))
 }
 
 // attempts returns the nonces of the acquires, in the order in which members received them.
@@ -227,7 +238,7 @@ func TestWaiterMovesOn(t *testing.T) {
 				c.mu.Unlock()
 				granted := make(chan error, 1)
 				go func() {
-					_, err := client.Acquire(t.Context(), "a")
+					_, err := client.Acquire(limited(t), "a")
 					granted <- err
 				}()
 				time.Sleep(10 * time.Second)
@@ -260,7 +271,7 @@ func TestShortContextsMakeProgress(t *testing.T) {
 						within(t, "calls with short contexts", func() error {
 							var err error
 							for range 10 {
-								ctx, cancel := context.WithTimeout(t.Context(), limit)
+								ctx, cancel := context.WithTimeout(limited(t), limit)
 								_, err = client.TryAcquire(ctx, "a")
 								cancel()
 								if err == nil {
@@ -281,10 +292,10 @@ func TestObserverMovesOn(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Correctness, engine.Efficiency} {
 		t.Run(mode.String(), func(t *testing.T) {
 			onCluster(t, mode, func(t *testing.T, c *cluster, client *lease.Client) {
-				l, err := client.Acquire(t.Context(), "a")
+				l, err := client.Acquire(limited(t), "a")
 				require.NoError(t, err)
 				seen := make(chan lease.Leader, 10)
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(limited(t))
 				defer cancel()
 				go func() { _ = client.Observe(ctx, "a", func(l lease.Leader) { seen <- l }) }()
 				require.Equal(t, l.Token(), (<-seen).Token)
@@ -292,8 +303,13 @@ func TestObserverMovesOn(t *testing.T) {
 				c.elect(1)
 				c.free()
 				within(t, "the observer", func() error {
-					require.Equal(t, lease.Leader{}, <-seen)
-					return nil
+					select {
+					case now := <-seen:
+						require.Equal(t, lease.Leader{}, now)
+						return nil
+					case <-time.After(time.Minute):
+						return errors.New("it has seen nothing")
+					}
 				})
 			})
 		})
@@ -326,12 +342,12 @@ func TestBlackHoledAddresses(t *testing.T) {
 				break_(c.hosts[0])
 				break_(c.hosts[1])
 				within(t, "acquire", func() error {
-					_, err := client.Acquire(t.Context(), "a")
+					_, err := client.Acquire(limited(t), "a")
 					return err
 				})
 				b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.option())
 				require.NoError(t, err)
-				within(t, "the topology", func() error { return b.AwaitTopology(t.Context()) })
+				within(t, "the topology", func() error { return b.AwaitTopology(limited(t)) })
 				require.NoError(t, b.Close())
 			})
 		})
@@ -343,7 +359,7 @@ func TestTopologyOfAStoppedMember(t *testing.T) {
 	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
 		b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.option())
 		require.NoError(t, err)
-		require.NoError(t, b.AwaitTopology(t.Context()))
+		require.NoError(t, b.AwaitTopology(limited(t)))
 		time.Sleep(time.Minute)
 		for i, m := range c.members {
 			if m.watchers() > 0 {
@@ -353,7 +369,7 @@ func TestTopologyOfAStoppedMember(t *testing.T) {
 			}
 		}
 		within(t, "the next topology", func() error {
-			_, err := b.NextTopology(t.Context(), 1)
+			_, err := b.NextTopology(limited(t), 1)
 			return err
 		})
 		require.NoError(t, b.Close())
@@ -389,7 +405,7 @@ func TestMemberThatAnswersNothing(t *testing.T) {
 	onCluster(t, engine.Efficiency, func(t *testing.T, c *cluster, client *lease.Client) {
 		warm(t, client)
 		c.members[0].set(func() { c.members[0].answer = func(*pb.Operation) *pb.Answer { return waits } })
-		_, err := client.TryAcquire(t.Context(), "a")
+		_, err := client.TryAcquire(limited(t), "a")
 		require.NoError(t, err)
 	})
 }
@@ -406,7 +422,7 @@ func TestRedirectToASilentLeader(t *testing.T) {
 			c.leader = 1
 		})
 		began := time.Now()
-		_, err := client.TryAcquire(t.Context(), "a")
+		_, err := client.TryAcquire(limited(t), "a")
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), 2100*time.Millisecond, "no time was spent on the silent leader")
 	})
