@@ -162,7 +162,7 @@ func (c *FinishRecovery) code(data *codec) { data.command(opFinishRecovery, &c.M
 func (c *CloseSets) code(data *codec)      { data.command(opCloseSets, &c.Version) }
 func (c *RaiseCeiling) code(data *codec)   { data.command(opRaiseCeiling, &c.To) }
 func (c *Reconcile) code(data *codec) {
-	data.command(opReconcile, &c.At, &c.Version, &c.Ceiling, &c.Lives)
+	data.command(opReconcile, &c.At, &c.Version, &c.Ceiling, &c.Lives, &c.Past)
 }
 func (c *FinishReconcile) code(data *codec) { data.command(opFinishReconcile, &c.Version) }
 func (c *MarkRestored) code(data *codec) {

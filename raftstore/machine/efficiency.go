@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -172,7 +174,7 @@ func (c *RaiseCeiling) apply(m *Machine) Result {
 }
 
 func (c *Reconcile) apply(m *Machine) Result {
-	if m.ready || c.At != 0 && c.At != m.version || len(c.Lives) != 0 && len(c.Lives) != len(m.fleet.Addresses) {
+	if m.ready || c.At != 0 && c.At != m.version || !m.ofFleet(c.Lives) || !m.ofFleet(c.Past) {
 		return Result{Code: Outdated, Version: m.version}
 	}
 	if c.Ceiling != 0 || m.used {
@@ -195,7 +197,15 @@ func (c *Reconcile) apply(m *Machine) Result {
 		m.lives[i].Name = name
 	}
 	m.reconciled = m.version
+	if m.restored && len(c.Past) > 0 {
+		m.open = []Set{{Version: m.version - 1, Lives: slices.Clone(c.Past)}}
+	}
 	return Result{Code: Done, Version: m.version}
+}
+
+// ofFleet reports whether there is a life for each node, or none at all.
+func (m *Machine) ofFleet(lives []string) bool {
+	return len(lives) == 0 || len(lives) == len(m.fleet.Addresses)
 }
 
 func (c *FinishReconcile) apply(m *Machine) Result {

@@ -50,7 +50,7 @@ func goldenCommands() []Command {
 		&RaiseFloor{By: 1 << 32},
 		&MarkRestored{Version: 20, Ceiling: 7, Fleet: fleet, FleetSet: true},
 		&SetFleet{Fleet: fleet, Version: restored},
-		&Reconcile{At: restored, Version: 3, Ceiling: 5, Lives: []string{"", "a.j", ""}},
+		&Reconcile{At: restored, Version: 3, Ceiling: 5, Lives: []string{"", "a.j", ""}, Past: []string{"?", "a.j", ""}},
 		&AssignRange{Member: "b:1", Life: "b.j", Version: reconciled},
 		&RaiseCeiling{To: 6},
 		&FinishReconcile{Version: reconciled},
@@ -101,7 +101,7 @@ func TestGoldenSnapshot(t *testing.T) {
 	require.Equal(t, Counts{Sessions: 2, Locks: 5, Holders: 3, Waiters: 3}, restored.Count())
 	require.Equal(t, fencing.Token(5<<32+4), restored.LastToken())
 	require.Equal(t, []string{"", "a.k", "b.j"}, restored.Topology().Lives)
-	require.Len(t, restored.Efficiency().Open, 1)
+	require.Len(t, restored.Efficiency().Open, 2)
 	require.Equal(t, "host 1", restored.Inspect("a").Holders[0].Holder)
 	require.Equal(t, "ann@example.org", restored.SessionInfo(engine.SessionID{0xa}).User)
 }

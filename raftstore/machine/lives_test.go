@@ -100,6 +100,25 @@ func TestNoSetIsOpenBeforeTheModeIsReady(t *testing.T) {
 	require.Equal(t, []Set{{Version: 5, Lives: []string{"a", "b", ""}}}, m.Efficiency().Open)
 }
 
+// Callers may still use versions that a log has forgotten when it was rolled back.
+func TestForgottenSetIsOpen(t *testing.T) {
+	reconcile := &Reconcile{Lives: []string{"a", "b", ""}, Past: []string{"a", "b", "?"}}
+	m := played(t, &SetFleet{Fleet: three}, reconcile)
+	require.Empty(t, m.Efficiency().Open, "the log has forgotten nothing")
+	m.Apply(&MarkRestored{})
+	m.Apply(reconcile)
+	e := m.Efficiency()
+	require.Equal(t, []Set{{Version: e.ReconcileVersion - 1, Lives: reconcile.Past}}, e.Open)
+	sameAfterRestore(t, m)
+	m.Apply(assign("r3:1", "c"))
+	require.NoError(t, m.check())
+	require.Len(t, m.Efficiency().Open, 1)
+	m.Apply(&CloseSets{Version: e.ReconcileVersion})
+	require.Empty(t, m.Efficiency().Open)
+	result, _ := played(t, &SetFleet{Fleet: three}).Apply(&Reconcile{Past: []string{"a"}})
+	require.Equal(t, Outdated, result.Code)
+}
+
 // What replaces the fleet, or the log, also replaces the lives.
 func TestLivesBelongToAFleet(t *testing.T) {
 	for name, commands := range map[string][]Command{
@@ -157,13 +176,12 @@ func TestRestoreRefusesImpossibleLives(t *testing.T) {
 		"an empty range":           func(m *Machine) { m.lives[0].Floor = m.lives[0].Ceiling },
 		"a range above all others": func(m *Machine) { m.lives[0].Ceiling = m.ceiling + 1 },
 		"a range of a fresh log":   func(m *Machine) { m.used = false },
-		"an open set, not ready":   func(m *Machine) { m.ready = false },
+		"an open set, no fleet":    func(m *Machine) { m.ready, m.reconciled, m.lives = false, 0, make([]Life, 3) },
 		"not reconciled":           func(m *Machine) { m.ready, m.reconciled, m.open = false, 0, nil },
 		"an open set of two":       func(m *Machine) { m.open[0].Lives = m.open[0].Lives[1:] },
 		"an open set twice":        func(m *Machine) { m.open = append(m.open, m.open[0]) },
-		"an open set with a copy":  func(m *Machine) { m.open[0].Lives = []string{"b", "b", "c"} },
 		"the present set is open":  func(m *Machine) { m.open[0].Version = m.version },
-		"a set of an older log":    func(m *Machine) { m.open[0].Version = m.reconciled - 1 },
+		"a set of an older log":    func(m *Machine) { m.open[0].Version = m.reconciled - 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := played(t, &SetFleet{Fleet: three}, &Reconcile{Lives: []string{"a", "b", "c"}}, &FinishReconcile{Version: 2}, assign("r1:1", "a2"))

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -100,14 +101,14 @@ func (m *Machine) checkLives() error {
 			return fmt.Errorf("life %q has a range of version %d", l.Name, l.Version)
 		}
 	}
-	if len(m.open) > maxOpen || len(m.open) > 0 && !m.ready {
+	if len(m.open) > maxOpen || len(m.open) > 0 && m.reconciled == 0 {
 		return fmt.Errorf("%d older sets of lives", len(m.open))
 	}
 	for i, s := range m.open {
-		if len(s.Lives) != len(m.lives) || validateLives(s.Lives) != nil {
+		if len(s.Lives) != len(m.lives) || slices.ContainsFunc(s.Lives, func(life string) bool { return len(life) > maxText }) {
 			return fmt.Errorf("set of version %d has %d lives of %d", s.Version, len(s.Lives), len(m.lives))
 		}
-		if s.Version < m.reconciled || s.Version >= m.version || i > 0 && s.Version <= m.open[i-1].Version {
+		if s.Version+1 < m.reconciled || s.Version >= m.version || i > 0 && s.Version <= m.open[i-1].Version {
 			return fmt.Errorf("set of version %d is out of order", s.Version)
 		}
 	}

@@ -105,6 +105,9 @@ type Reconcile struct {
 	// Lives are the lives that vote in the fleet already, by the order of its addresses;
 	// nil if there is none.
 	Lives []string
+	// Past is the set of lives that callers may use under versions that a log has
+	// forgotten when it was rolled back, or nil.
+	Past []string
 }
 
 // FinishReconcile allows grants in efficiency mode, after a quorum of the Redis nodes has
@@ -194,6 +197,9 @@ func (c *Reconcile) validate() error {
 	}
 	if err := validateLives(c.Lives); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(c.Past, func(life string) bool { return len(life) > maxText }) {
+		return fmt.Errorf("%w: a life has more than %d bytes", engine.ErrInvalid, maxText)
 	}
 	return validCeiling(c.Ceiling)
 }

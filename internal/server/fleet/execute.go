@@ -112,5 +112,5 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 
 // reconcile returns the command that moves a log of this version past evidence.
 func reconcile(version uint64, e recovery.Evidence) machine.Reconcile {
-	return machine.Reconcile{At: version, Version: e.Version, Ceiling: e.Ceiling, Lives: e.Lives}
+	return machine.Reconcile{At: version, Version: e.Version, Ceiling: e.Ceiling, Lives: e.Lives, Past: e.Past}
 }

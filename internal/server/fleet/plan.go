@@ -255,31 +255,11 @@ func (d *decision) finishReconcile() {
 			n++
 		}
 	}
-	if n >= quorum(d.nodes) && d.goal.Met(d.reports) && d.forgottenVersionsEnded() {
+	if n >= quorum(d.nodes) && d.goal.Met(d.reports) {
 		d.do(Action{Kind: FinishReconcile, Version: d.state.Version})
 	}
 	d.step.Waiting = d.progress(n)
 	d.stall(d.step.Waiting)
-}
-
-// forgottenVersionsEnded reports whether a quorum of the nodes that voted before a restore
-// rejects the versions that the log has forgotten. Callers may still use them, with servers
-// that have lost their addresses. If fewer than a quorum can be asked, time decides: a node
-// that was recovered since has been in quarantine.
-func (d *decision) forgottenVersionsEnded() bool {
-	if !d.state.Restored {
-		return true
-	}
-	rejecting, asked := 0, 0
-	for i, l := range d.state.Lives {
-		if r := d.reports[i]; l.Name != "" && l.Version == 0 && r.Reached && r.Server == recovery.ServerOf(l.Name) {
-			asked++
-			if r.Live != nil && r.Live.Version >= d.state.ReconcileVersion {
-				rejecting++
-			}
-		}
-	}
-	return rejecting >= quorum(d.nodes) || asked < quorum(d.nodes)
 }
 
 // stall makes all migrations wait for the fleet.

@@ -246,30 +246,6 @@ func TestPlanRecovers(t *testing.T) {
 	}
 }
 
-// After a restore the mode is ready when the nodes that voted before reject the versions
-// that the log has forgotten: a server that has lost its address may still vote with them.
-func TestPlanEndsForgottenVersions(t *testing.T) {
-	state := ready(7)
-	state.Ready, state.Restored, state.ReconcileVersion = false, true, 6
-	state.Lives = []machine.Life{{Name: "t.5-j", Version: 7}, {Name: "s.j"}, {Name: "s.j"}}
-	recovered, behind := voter(7), voter(5)
-	recovered.Server, recovered.Live.Join = "t", "5-j"
-	finishes := func(nodes ...fleet.Node) bool {
-		step := fleet.NewPlan().Step(state, nodes, start)
-		for _, a := range step.Actions {
-			if a.Kind == fleet.FinishReconcile {
-				return true
-			}
-		}
-		return false
-	}
-	require.False(t, finishes(recovered, voter(7), behind))
-	require.True(t, finishes(recovered, voter(7), voter(7)))
-	require.True(t, finishes(recovered, voter(7), lost()), "time decides")
-	state.Restored = false
-	require.True(t, finishes(recovered, voter(7), behind), "the log knows all versions")
-}
-
 // The Plan raises the ceiling long before a node reaches it.
 func TestPlanRaisesTheCeiling(t *testing.T) {
 	busy := voter(7)

@@ -90,8 +90,9 @@ func (d *decision) closing(s machine.Set) recovery.Closing {
 	lives := slices.Clone(s.Lives)
 	for i, life := range lives {
 		node := &d.nodes[i]
-		if node.Reached && node.Live == nil && recovery.ServerOf(life) == node.Server && life != recovery.LifeName(node.Server, node.Joining) {
-			lives[i] = "" // the server was emptied, and this life cannot be initialised again
+		refuses := node.Live == nil || node.Live.Version > s.Version
+		if node.Reached && refuses && recovery.ServerOf(life) == node.Server && life != node.Life() && life != recovery.LifeName(node.Server, node.Joining) {
+			lives[i] = "" // the server was emptied or rolled back, and this life cannot be initialised again
 		}
 	}
 	return recovery.Set{Version: s.Version, Lives: lives}.Closing(d.reports)

@@ -131,7 +131,7 @@ func (w *world) run() {
 func (w *world) do(state machine.Efficiency, a fleet.Action) {
 	switch a.Kind {
 	case fleet.Reconcile:
-		w.apply(&machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling, Lives: a.Evidence.Lives})
+		w.apply(&machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling, Lives: a.Evidence.Lives, Past: a.Evidence.Past})
 	case fleet.FinishReconcile:
 		w.apply(&machine.FinishReconcile{Version: a.Version})
 	case fleet.RaiseCeiling:
@@ -309,5 +309,5 @@ func (w *world) provideFloor() {
 		reports = append(reports, n.Report)
 	}
 	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, false)
-	w.apply(&machine.Reconcile{Version: e.Version, Ceiling: 1 << 45, Lives: e.Lives})
+	w.apply(&machine.Reconcile{Version: e.Version, Ceiling: 1 << 45, Lives: e.Lives, Past: e.Past})
 }
