@@ -138,15 +138,19 @@ func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []m
 	case *machine.FinishFleet:
 		return p.model.FinishFleet(c.Version)
 	case *machine.AssignRange:
-		return p.model.AssignRange(c.Member)
+		return p.model.AssignRange(c.Member, c.Life, c.Version)
+	case *machine.FinishRecovery:
+		return p.model.FinishRecovery(c.Member, c.Life)
+	case *machine.CloseSets:
+		return p.model.CloseSets(c.Version)
 	case *machine.RaiseCeiling:
 		return p.model.RaiseCeiling(c.To)
 	case *machine.Reconcile:
-		return p.model.Reconcile(c.Version, c.Ceiling)
+		return p.model.Reconcile(c.At, c.Version, c.Ceiling, c.Lives, c.Past)
 	case *machine.FinishReconcile:
 		return p.model.FinishReconcile(c.Version)
 	case *machine.MarkRestored:
-		return p.model.MarkRestored(c.Version, c.Ceiling)
+		return p.model.MarkRestored(c.Version, c.Ceiling, c.Fleet, c.FleetSet)
 	case *machine.SetMemberAPI:
 		return p.model.SetMemberAPI(c.ID, c.Address)
 	}
@@ -169,9 +173,12 @@ func notifyChecker(w *model.LogChecker, m *machine.Machine, number func(engine.S
 			if err := w.AllEnded(); err != nil {
 				return err
 			}
-		case *machine.FinishMigration, *machine.Reconcile:
+		case *machine.FinishMigration, *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet:
 			w.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
+			if result.Version != result.Range.Version {
+				break // it was assigned before
+			}
 			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
 				return err
 			}
@@ -196,7 +203,7 @@ func rangeOf(r *machine.Range) *model.Range {
 	if r == nil {
 		return nil
 	}
-	return &model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version, First: r.First}
+	return &model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version}
 }
 
 func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
@@ -227,8 +234,17 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 	same(t, c, "ready", p.model.Ready(), topology.Ready)
 	same(t, c, "versions", []uint64{p.model.Version(), p.model.Version()}, []uint64{topology.Version, e.Version})
 	same(t, c, "fleet of the clients", e.Fleet, topology.Fleet)
+	var lives []model.Life
+	for _, l := range e.Lives {
+		lives = append(lives, model.Life{Name: l.Name, Range: model.Range{Floor: l.Floor, Ceiling: l.Ceiling, Version: l.Version}})
+	}
+	var open []model.Set
+	for _, s := range e.Open {
+		open = append(open, model.Set(s))
+	}
 	same(t, c, "redis", p.model.Redis(), model.Redis{Fleet: e.Fleet, Next: e.Next, NextVersion: e.NextVersion, Now: e.NextNow, Force: e.NextForce,
-		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored, Reconciled: e.ReconcileVersion, Assigned: e.Assigned})
+		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored, Reconciled: e.ReconcileVersion, FleetSet: e.FleetSet,
+		Lives: lives, Open: open})
 	want := p.model.Migrations()
 	same(t, c, "number of moves", len(want), len(e.Migrations))
 	for i, mv := range e.Migrations {

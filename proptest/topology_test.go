@@ -1,6 +1,7 @@
 package proptest
 
 import (
+	"fmt"
 	"time"
 
 	"pgregory.net/rapid"
@@ -108,7 +109,7 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 	case what < 5:
 		return &machine.FinishFleet{Version: 1 + max(e.NextVersion, 1) - pick(t, []uint64{1, 1, 1, 0}, "older")}
 	case what < 9:
-		return &machine.AssignRange{Member: pick(t, fleetMembers, "member"), Join: "nonce"}
+		return g.life(t, e)
 	case what < 10:
 		to := pick(t, []fencing.Token{e.Ceiling + 1<<32, 1 << 32, fencing.MaxToken - 3<<32, fencing.MaxToken}, "ceiling")
 		if !g.profile.almostExhausted {
@@ -116,13 +117,36 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 		}
 		return &machine.RaiseCeiling{To: min(to, fencing.MaxToken)}
 	case what < 12:
-		return &machine.Reconcile{Version: uint64(draw(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
+		c := &machine.Reconcile{At: g.version(t), Version: uint64(draw(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
+		if !e.Fleet.IsZero() && coin.Draw(t, "lives") {
+			c.Lives, c.Past = make([]string, len(e.Fleet.Addresses)), make([]string, len(e.Fleet.Addresses))
+			for i := range c.Lives {
+				c.Lives[i] = pick(t, []string{"", fmt.Sprint("old ", i)}, "life")
+				c.Past[i] = pick(t, []string{"?", c.Lives[i]}, "past")
+			}
+		}
+		return c
 	case what < 14:
 		return &machine.FinishReconcile{Version: max(1, pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
 	case what < 15 && draw(t, 3, "restored") == 0:
+		if coin.Draw(t, "known") {
+			return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling, Fleet: pick(t, fleets, "fleet"), FleetSet: true}
+		}
 		return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling}
 	}
 	return &machine.SetMemberAPI{ID: pick(t, []string{"n1", "n2"}, "id"), Address: pick(t, []string{"a:1", "b:1", ""}, "address")}
+}
+
+// life draws a command about the life of a Redis node.
+func (g *generator) life(t *rapid.T, e machine.Efficiency) machine.Command {
+	member, name := pick(t, fleetMembers, "member"), fmt.Sprint("life ", draw(t, 6, "life"))
+	switch draw(t, 6, "of a life") {
+	case 0:
+		return &machine.CloseSets{Version: 1 + e.Version - uint64(draw(t, int(min(e.Version, 20))+1, "older"))}
+	case 1:
+		return &machine.FinishRecovery{Member: member, Life: name}
+	}
+	return &machine.AssignRange{Member: member, Life: name, Version: g.version(t)}
 }
 
 // interestingTopology lists further cases that the random runs must reach.
@@ -135,7 +159,7 @@ var interestingTopology = []string{
 	"migration: aborted", "migration: aborted, keeps a policy", "migration: finished to efficiency", "migration: finished to correctness", "migration: finished, token raised",
 	"migration: finished a deletion", "migration: finished a deletion, keeps a policy", "migration: busy", "migration: other version", "migration: finished before", "migration: not ready",
 	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: now set later", "fleet: canceled", "fleet: finished", "fleet: outdated",
-	"range: first", "range: again", "range: not ready", "range: other fleet", "range: exhausted",
+	"range: assigned", "range: older set", "range: used", "sets: closed", "range: again", "range: not ready", "range: other fleet", "range: exhausted",
 	"ceiling: raised", "ceiling: not lowered",
 	"reconcile: fresh", "reconcile: jump", "reconcile: not needed", "reconcile: exhausted", "reconcile: finished", "reconcile: other version", "restored: was ready",
 	"member: set", "member: removed",
@@ -202,11 +226,16 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 	case *machine.FinishFleet:
 		c.hit(changed, "fleet: finished")
 	case *machine.AssignRange:
-		c.hit(done && result.Range.First, "range: first")
-		c.hit(done && !result.Range.First, "range: again")
+		c.hit(changed, "range: assigned")
+		c.hit(done && !changed, "range: again")
+		c.hit(changed && len(now.Open) > len(v.Open), "range: older set")
 		c.hit(result.Code == machine.NotReady, "range: not ready")
 		c.hit(result.Code == machine.Outdated, "range: other fleet")
 		c.hit(result.Code == machine.Exhausted, "range: exhausted")
+	case *machine.CloseSets:
+		c.hit(len(now.Open) < len(v.Open), "sets: closed")
+	case *machine.FinishRecovery:
+		c.hit(done, "range: used")
 	case *machine.RaiseCeiling:
 		c.hit(now.Ceiling > v.Ceiling, "ceiling: raised")
 		c.hit(command.To < v.Ceiling, "ceiling: not lowered")

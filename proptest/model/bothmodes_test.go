@@ -134,22 +134,22 @@ func TestModelMigrations(t *testing.T) {
 
 	// A fleet, which is fresh; then a range for its node.
 	does(model.Done)(m.SetFleet(fleet, 2, false, false))
-	does(model.NotReady)(m.AssignRange("r:1"))
-	does(model.Done)(m.Reconcile(0, 0))
-	require.Equal(t, &model.Range{Floor: 1 + step, Ceiling: 1 + 2*step, Version: 4, First: true}, does(model.Done)(m.AssignRange("r:1")).Range)
+	does(model.NotReady)(m.AssignRange("r:1", "x", 0))
+	does(model.Done)(m.Reconcile(0, 0, 0, nil, nil))
+	require.Equal(t, &model.Range{Floor: 1 + step, Ceiling: 1 + 2*step, Version: 5}, does(model.Done)(m.AssignRange("r:1", "x", 0)).Range)
 	require.False(t, m.Ready())
-	does(model.Done)(m.FinishReconcile(4))
+	does(model.Done)(m.FinishReconcile(5))
 	require.True(t, m.Ready())
 
 	// Back to correctness: tokens continue above the range.
 	does(model.Done)(m.SetPolicy(correctness, 0, false))
-	does(model.Done)(m.FinishMigration("a", 6))
+	does(model.Done)(m.FinishMigration("a", 7))
 	require.Equal(t, 2+2*step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, engine.Exclusive, "a"))).Token)
 
 	// A restored log must be reconciled with the nodes first.
-	does(model.Done)(m.MarkRestored(0, 0))
-	does(model.NotReady)(m.AssignRange("r:1"))
-	does(model.Done)(m.Reconcile(9, 5*step))
+	does(model.Done)(m.MarkRestored(0, 0, engine.Fleet{}, false))
+	does(model.NotReady)(m.AssignRange("r:1", "x", 0))
+	does(model.Done)(m.Reconcile(0, 9, 5*step, nil, nil))
 	require.Equal(t, 9*step, m.LastToken())
 	require.Equal(t, 7*step, m.Redis().Floor)
 }

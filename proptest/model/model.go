@@ -61,8 +61,9 @@ type Model struct {
 	lastDelay       uint64
 
 	redis                      Redis
-	assigned                   map[string]bool // members that have a range in this fleet
+	lives                      map[string]Life // by address
 	assignedEver, restoredEver bool
+	forgotten                  bool // restored without a fleet, and none was set since
 	members                    map[string]string
 
 	events []Event // of the current command
@@ -70,7 +71,7 @@ type Model struct {
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]SessionInfo{}, assigned: map[string]bool{},
+	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]SessionInfo{}, lives: map[string]Life{},
 		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
@@ -180,7 +181,7 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	if m.ended[attempt] {
 		return Outcome{Code: Ended}, nil
 	}
-	if m.redis.Restored && !m.redis.Fleet.IsZero() { // the client may repeat it later
+	if m.redis.Restored { // the client may repeat it later
 		return Outcome{Code: NotReady, Resource: request.Resources[0]}, nil
 	}
 	for _, name := range request.Resources {

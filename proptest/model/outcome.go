@@ -25,6 +25,8 @@ const (
 	Exhausted Code = "exhausted"
 	Migrating Code = "migrating"
 	NotReady  Code = "not ready"
+	// TooManyOpen: too many older sets of lives.
+	TooManyOpen Code = "too many open"
 	// OtherPermits: the lock has another number of permits.
 	OtherPermits Code = "other permits"
 	// OtherRequest: the nonce belongs to a live attempt for something else.

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -21,23 +20,69 @@ type Redis struct {
 	Fresh          bool // no range was assigned and the log was not restored
 	Ready          bool
 	Restored       bool
-	Reconciled     uint64   // the version of the unfinished Reconcile
-	Assigned       []string // sorted
+	Reconciled     uint64 // the version of the last Reconcile with this fleet
+	FleetSet       bool
+	Lives          []Life // by the order of the fleet's addresses
+	Open           []Set
 }
 
-// Range is the tokens above Floor, up to Ceiling.
+// Life is the life of a Redis node that the topology names, with its range until it votes.
+type Life struct {
+	Name string
+	Range
+}
+
+// Set is a set of lives that callers of older versions may still use.
+type Set struct {
+	Version uint64
+	Lives   []string
+}
+
+// Range is the tokens above Floor, up to Ceiling, assigned with Version.
 type Range struct {
 	Floor, Ceiling fencing.Token
 	Version        uint64
-	First          bool
 }
 
 // Redis returns the state of the Redis fleet.
 func (m *Model) Redis() Redis {
 	r := m.redis
 	r.Fresh = !m.assignedEver && !m.restoredEver
-	r.Assigned = slices.Sorted(maps.Keys(m.assigned))
+	for _, address := range r.Fleet.Addresses {
+		r.Lives = append(r.Lives, m.lives[address])
+	}
 	return r
+}
+
+// lifeNames returns the named lives, by the order of the fleet's addresses.
+func (m *Model) lifeNames() (names []string) {
+	for _, l := range m.Redis().Lives {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// forgetLives stops efficiency mode until the next Reconcile.
+func (m *Model) forgetLives() {
+	m.lives = map[string]Life{}
+	m.redis.Open, m.redis.Ready, m.redis.Reconciled = nil, false, 0
+}
+
+// skip moves the tokens of Redis past a fleet that nobody remembers.
+func (m *Model) skip() {
+	m.redis.Ceiling = min(max(m.redis.Ceiling, m.lastToken)+64*step, fencing.MaxToken)
+}
+
+// skipAfter skips when another fleet follows one that was forgotten, or none follows it.
+func (m *Model) skipAfter(f engine.Fleet) {
+	switch none := len(f.Addresses) == 0; {
+	case none && m.redis.Restored:
+		m.skip()
+		m.redis.Restored, m.lastToken = false, m.redis.Ceiling
+	case !none && m.forgotten:
+		m.skip()
+		m.forgotten = false
+	}
 }
 
 // Ready reports whether clients may acquire efficiency locks: not before the log is
@@ -49,9 +94,16 @@ func (m *Model) Ready() bool { return m.redis.Ready && m.redis.NextVersion == 0 
 func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outcome, []Event) {
 	r := &m.redis
 	changing := r.NextVersion != 0
-	switch {
-	case version != 0 && version != m.version:
+	if version != 0 && version != m.version {
 		return m.is(Outdated), nil
+	}
+	r.FleetSet = true
+	switch {
+	case force && r.Restored && !sameFleet(f, r.Fleet):
+		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
+		m.forgetLives()
+		m.skipAfter(f)
+		return m.changed(), nil
 	case changing && sameFleet(f, r.Next):
 		if (now && !r.Now) || (force && !r.Force) {
 			r.Now, r.Force = r.Now || now, r.Force || force
@@ -65,8 +117,8 @@ func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outco
 		return m.changed(), nil
 	case len(r.Fleet.Addresses) == 0, !r.Ready && !r.Restored:
 		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
-		r.Reconciled = 0
-		m.assigned = map[string]bool{}
+		m.forgetLives()
+		m.skipAfter(f)
 		return m.changed(), nil
 	}
 	o := m.changed()
@@ -89,28 +141,63 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 		return m.is(Outdated), nil
 	}
 	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, engine.Fleet{}, 0, false, false
+	m.forgetLives() // the log must be reconciled with the new nodes first
+	m.skipAfter(r.Fleet)
 	r.Floor = r.Ceiling
-	m.assigned = map[string]bool{}
-	r.Ready, r.Reconciled = false, 0 // the log must be reconciled with the new nodes first
 	return m.changed(), nil
 }
 
-// AssignRange assigns a member of the fleet a range of unused tokens.
-func (m *Model) AssignRange(member string) (Outcome, []Event) {
+// AssignRange names a life of a member of the fleet, and assigns it a range of unused
+// tokens, at the given version unless that is 0.
+func (m *Model) AssignRange(member, life string, version uint64) (Outcome, []Event) {
 	r := &m.redis
+	known := m.lives[member]
 	switch {
 	case !slices.Contains(r.Fleet.Addresses, member):
 		return m.is(Outdated), nil
-	case !r.Ready && r.Reconciled == 0:
+	case known.Name == life && known.Ceiling != 0:
+		o := m.is(Done)
+		o.Range = &known.Range
+		return o, nil
+	case version != 0 && version != m.version, slices.Contains(m.lifeNames(), life):
+		return m.is(Outdated), nil
+	case r.Reconciled == 0:
 		return m.is(NotReady), nil
 	case r.Ceiling+step > fencing.MaxToken:
 		return m.is(Exhausted), nil
+	case len(r.Open) >= 64:
+		return m.is(TooManyOpen), nil
 	}
-	o := m.is(Done)
-	o.Range = &Range{Floor: r.Ceiling, Ceiling: r.Ceiling + step, Version: m.version, First: !m.assigned[member]}
+	if r.Ready {
+		r.Open = append(slices.Clone(r.Open), Set{m.version, m.lifeNames()})
+	}
+	o := m.changed()
+	o.Range = &Range{Floor: r.Ceiling, Ceiling: r.Ceiling + step, Version: m.version}
 	r.Ceiling += step
-	m.assigned[member], m.assignedEver = true, true
+	m.lives[member], m.assignedEver = Life{life, *o.Range}, true
 	return o, nil
+}
+
+// FinishRecovery records that a life votes.
+func (m *Model) FinishRecovery(member, life string) (Outcome, []Event) {
+	l := m.lives[member]
+	if !slices.Contains(m.redis.Fleet.Addresses, member) || l.Name != life {
+		return m.is(Outdated), nil
+	}
+	m.lives[member] = Life{life, Range{Version: l.Version}}
+	return m.is(Done), nil
+}
+
+// CloseSets removes the sets of versions below this one.
+func (m *Model) CloseSets(version uint64) (Outcome, []Event) {
+	var open []Set
+	for _, s := range m.redis.Open {
+		if s.Version >= version {
+			open = append(open, s)
+		}
+	}
+	m.redis.Open = open
+	return m.is(Done), nil
 }
 
 // RaiseCeiling raises the ceiling.
@@ -120,10 +207,12 @@ func (m *Model) RaiseCeiling(to fencing.Token) (Outcome, []Event) {
 }
 
 // Reconcile moves the log past the reports of the nodes. A fresh log stays where it is
-// if the nodes report no tokens.
-func (m *Model) Reconcile(version uint64, ceiling fencing.Token) (Outcome, []Event) {
+// if the nodes report no tokens. at is the version at which they reported, or 0; lives are
+// those that vote, and past those that callers may use under forgotten versions.
+func (m *Model) Reconcile(at, version uint64, ceiling fencing.Token, lives, past []string) (Outcome, []Event) {
 	r := &m.redis
-	if r.Ready {
+	fits := func(list []string) bool { return len(list) == 0 || len(list) == len(r.Fleet.Addresses) }
+	if r.Ready || at != 0 && at != m.version || !fits(lives) || !fits(past) {
 		return m.is(Outdated), nil
 	}
 	if ceiling > 0 || !m.Redis().Fresh {
@@ -138,7 +227,14 @@ func (m *Model) Reconcile(version uint64, ceiling fencing.Token) (Outcome, []Eve
 		m.version += 1 << 32
 	}
 	o := m.changed()
+	m.forgetLives()
 	r.Reconciled = m.version
+	for i, life := range lives {
+		m.lives[r.Fleet.Addresses[i]] = Life{Name: life}
+	}
+	if r.Restored && len(past) > 0 {
+		r.Open = []Set{{m.version - 1, past}}
+	}
 	return o, nil
 }
 
@@ -151,20 +247,26 @@ func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 	case r.Reconciled == 0, version < r.Reconciled, version > m.version:
 		return m.is(Outdated), nil
 	}
-	r.Ready, r.Restored, r.Reconciled = true, false, 0
-	for _, member := range r.Fleet.Addresses { // any of them may have voted
-		m.assigned[member], m.assignedEver = true, true
-	}
+	r.Ready, r.Restored = true, false
+	m.assignedEver = m.assignedEver || len(r.Fleet.Addresses) > 0 // any of them may have voted
 	return m.changed(), nil
 }
 
 // MarkRestored records that the log was restored from a backup. The replaced state had
-// at most this version and ceiling, as far as is known.
-func (m *Model) MarkRestored(version uint64, ceiling fencing.Token) (Outcome, []Event) {
+// at most this version and ceiling, as far as is known, and this fleet if set says so.
+func (m *Model) MarkRestored(version uint64, ceiling fencing.Token, fleet engine.Fleet, set bool) (Outcome, []Event) {
+	r := &m.redis
 	m.version = max(m.version, version) + 1<<32
-	m.redis.Ceiling = max(m.redis.Ceiling, ceiling)
-	m.redis.Ready, m.redis.Restored, m.redis.Reconciled = false, true, 0
-	m.assigned = map[string]bool{}
+	r.Ceiling = max(r.Ceiling, ceiling)
+	if set {
+		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force, r.FleetSet = fleet, engine.Fleet{}, 0, false, false, true
+	}
+	m.forgotten = len(r.Fleet.Addresses) == 0
+	r.Restored = !m.forgotten
+	if r.Restored && !r.Ready && !set {
+		m.skip()
+	}
+	m.forgetLives()
 	m.restoredEver = true
 	return m.is(Done), nil
 }

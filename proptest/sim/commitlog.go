@@ -109,7 +109,10 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			l.checker.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
 			r := result.Range
-			l.check(l.checker.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version, First: r.First}))
+			if r.Version != result.Version { // it was assigned before
+				break
+			}
+			l.check(l.checker.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version}))
 		}
 	}
 	if l.w.plan.Setting == Service && result.Version != 0 { // the command concerns the topology

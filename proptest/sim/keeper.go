@@ -70,8 +70,8 @@ type execution struct {
 }
 
 // phases are those of package fleet.
-var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMigration, fleet.FinishFleet},
-	{fleet.Join}, {fleet.Assign}, {fleet.Advance}, {fleet.Initialise}}
+var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMigration, fleet.FinishFleet, fleet.CloseSets},
+	{fleet.Join}, {fleet.Assign, fleet.FinishRecovery}, {fleet.Advance}, {fleet.Initialise}}
 
 // phase executes the actions of a phase concurrently, then the next phase.
 func (e *execution) phase(n int) {
@@ -121,7 +121,7 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 	var c machine.Command
 	switch a.Kind {
 	case fleet.Reconcile:
-		c = &machine.Reconcile{Version: a.Version, Ceiling: a.Ceiling}
+		c = &machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling, Lives: a.Evidence.Lives, Past: a.Evidence.Past}
 	case fleet.FinishReconcile:
 		c = &machine.FinishReconcile{Version: a.Version}
 	case fleet.RaiseCeiling:
@@ -130,6 +130,12 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 		c = &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version}
 	case fleet.FinishFleet:
 		c = &machine.FinishFleet{Version: a.Version}
+	case fleet.CloseSets:
+		c = &machine.CloseSets{Version: a.Version}
+	case fleet.Assign:
+		c = &machine.AssignRange{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life, Version: a.Version}
+	case fleet.FinishRecovery:
+		c = &machine.FinishRecovery{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life}
 	default:
 		e.doNode(a, e.servers[a.Node], done)
 		return
@@ -137,54 +143,34 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 	e.propose(c, func(got answer) { done(got.state == served && got.result.Code == machine.Done) })
 }
 
-// doNode executes an action on one node.
+// doNode calls one node. The call has no effect on another run of the server than the one
+// that reported.
 func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 	under := fleet.Goal(e.state).Fleet
+	at := func(do func(n *redisnode.Node, now int64) redisnode.Reason) {
+		call(e.w, e.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
+			if n.Life() != a.Server {
+				return redisnode.Empty
+			}
+			return do(n, now)
+		}, func(reason redisnode.Reason, ok bool) { done(ok && reason == redisnode.Accepted) })
+	}
 	switch a.Kind {
 	case fleet.Join:
 		e.joins++
-		join := fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins)
-		call(e.w, e.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
-			return n.Join(now, join, e.state.Version, under, 0)
-		}, func(reason redisnode.Reason, ok bool) {
-			if ok && reason == redisnode.Accepted {
-				e.plan.Joined(s.address, join)
-			}
-			done(ok && reason == redisnode.Accepted)
-		})
-	case fleet.Assign:
-		join, _ := e.plan.Joining(s.address)
-		e.propose(&machine.AssignRange{Member: s.address, Join: join}, func(got answer) {
-			ok := got.state == served && got.result.Code == machine.Done
-			if ok {
-				e.plan.Assigned(s.address, *got.result.Range)
-			}
-			done(ok)
+		join := fleet.JoinNonce(e.state.Version, fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins))
+		at(func(n *redisnode.Node, now int64) redisnode.Reason {
+			return n.Join(now, join, e.state.Version, under, 0, true)
 		})
 	case fleet.Advance:
-		call(e.w, e.process, s, true, func(n *redisnode.Node, _ int64) redisnode.Reason {
-			return n.Advance(a.Goal.Version, a.Goal.Fleet, a.Goal.Floor, a.Goal.Ceiling)
-		}, func(reason redisnode.Reason, ok bool) { done(ok && reason == redisnode.Accepted) })
+		at(func(n *redisnode.Node, _ int64) redisnode.Reason {
+			return n.Advance(a.Goal.Version, a.Goal.Fleet, a.Goal.Floor, a.Goal.Ceiling, a.Goal.Successor)
+		})
 	case fleet.Initialise:
-		e.initialise(s, under, done)
+		r := a.Range
+		at(func(n *redisnode.Node, now int64) redisnode.Reason {
+			return n.Init(now, redisnode.Range{Join: r.Join, Version: r.Version, Fleet: under, Member: s.address, Floor: r.Floor,
+				Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds()}).Reason
+		})
 	}
-}
-
-// initialise makes a node a voter, or learns how long its quarantine lasts.
-func (e *execution) initialise(s *redisServer, under string, done func(bool)) {
-	join, tokens := e.plan.Joining(s.address)
-	quarantine := e.state.Fleet.MaxTTL
-	if tokens.First {
-		quarantine = 0
-	}
-	call(e.w, e.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
-		return n.Init(now, redisnode.Range{Join: join, Version: tokens.Version, Fleet: under, Member: s.address, Floor: tokens.Floor,
-			Ceiling: tokens.Ceiling, Quarantine: quarantine.Milliseconds()})
-	}, func(r redisnode.Reply, ok bool) {
-		if ok && r.Reason == redisnode.Quarantined {
-			until := e.clock.instant(e.w.now).Add(time.Duration(r.Left) * time.Millisecond)
-			e.plan.Wait(s.address, until)
-		}
-		done(ok && r.Reason == redisnode.Accepted)
-	})
 }

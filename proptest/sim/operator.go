@@ -150,16 +150,12 @@ func (c *cluster) provideFloor(r *replica) {
 	if c.waiting += operatorPause; c.waiting < 20*time.Second {
 		return
 	}
-	version := uint64(0)
+	var reports []recovery.Report
 	for _, s := range c.w.serversOf(state.Fleet) {
-		report := s.report()
-		for _, known := range []*recovery.State{report.Live, report.Former} {
-			if known != nil {
-				version = max(version, known.Version)
-			}
-		}
+		reports = append(reports, s.report())
 	}
-	r.propose(&machine.Reconcile{Version: version, Ceiling: c.log.ceiling}, func(answer) {})
+	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, false)
+	r.propose(&machine.Reconcile{Version: e.Version, Ceiling: c.log.ceiling, Lives: e.Lives, Past: e.Past}, func(answer) {})
 }
 
 // unfinished returns the change that a Service has not completed, or "".

@@ -8,6 +8,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // redisClient is a client of the efficiency mode. It does with messages what
@@ -29,6 +30,12 @@ type authority struct {
 	version uint64
 	fleet   string
 	servers []*redisServer
+	lives   []string // that calls under the version go to; nil without a service
+}
+
+// reaches reports whether calls go to the server that an address leads to.
+func (a *authority) reaches(i int, node *redisnode.Node) bool {
+	return a.lives == nil || recovery.ServerOf(a.lives[i]) == node.Life()
 }
 
 // round is one round of an attempt: one acquire to every node.
@@ -68,6 +75,9 @@ func (v *redisClient) acquire(a *attempt) {
 	for i, s := range t.servers {
 		t.unknown[i] = true
 		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
+			if !t.reaches(i, node) {
+				return redisnode.Reply{Reason: redisnode.Empty}
+			}
 			return node.Acquire(now, []resource{a.name}, t.call(v))
 		}, func(r redisnode.Reply, ok bool) {
 			t.unknown[i] = !ok
@@ -103,6 +113,9 @@ func (v *redisClient) act(t *round, raises []quorum.Raise) {
 	}
 	for _, r := range raises {
 		call(v.w, v.process, t.servers[r.Node], false, func(node *redisnode.Node, now int64) redisnode.Reply {
+			if !t.reaches(r.Node, node) {
+				return redisnode.Reply{Reason: redisnode.Empty}
+			}
 			call := t.call(v)
 			call.Token = r.Token
 			return node.Raise(now, []resource{t.attempt.name}, call)
@@ -198,6 +211,9 @@ func (v *redisClient) renew(t *round) {
 			before := t.unknown[i]
 			t.unknown[i] = true // a late copy must not take the lock back after its release
 			call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
+				if !under.reaches(i, node) {
+					return redisnode.Reply{Reason: redisnode.Empty}
+				}
 				call := t.call(v)
 				call.Version, call.Token = under.version, t.core.Token()
 				return node.Renew(now, []resource{t.attempt.name}, call)

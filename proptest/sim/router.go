@@ -36,7 +36,7 @@ func (r *router) authorize(name fencing.Resource) (authority, error) {
 	if err != nil {
 		return authority{}, err
 	}
-	return authority{r.topology.Version, r.topology.Fleet.Fingerprint(), r.w.serversOf(r.topology.Fleet)}, nil
+	return authority{r.topology.Version, r.topology.Fleet.Fingerprint(), r.w.serversOf(r.topology.Fleet), r.topology.Lives}, nil
 }
 
 func (r *router) route(name fencing.Resource) (engine.Mode, error) {

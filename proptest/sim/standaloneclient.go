@@ -29,7 +29,7 @@ type standaloneClient struct {
 func newStandaloneClient(c *client) *standaloneClient {
 	s := &standaloneClient{}
 	s.redisClient = &redisClient{client: c, outdated: func() {}, authorize: func(fencing.Resource) (authority, error) {
-		return authority{standaloneVersion, s.fleet(), c.w.redises}, nil
+		return authority{version: standaloneVersion, fleet: s.fleet(), servers: c.w.redises}, nil
 	}}
 	return s
 }
@@ -41,7 +41,7 @@ func (w *World) initStandalone() {
 	fleet := w.fleetOf(w.redises...).Fingerprint()
 	for _, s := range w.redises {
 		now := s.millis(w)
-		s.node.Join(now, "init", standaloneVersion, fleet, 0)
+		s.node.Join(now, "init", standaloneVersion, fleet, 0, false)
 		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address, Ceiling: fencing.MaxToken})
 	}
 }
@@ -90,7 +90,7 @@ func (c *standaloneClient) recover(s *redisServer, present string, done func()) 
 	join := fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
 	timeout := (c.policy.TTL + joinTimeout).Milliseconds()
 	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
-		return n.Join(now, join, standaloneVersion, c.fleet(), timeout)
+		return n.Join(now, join, standaloneVersion, c.fleet(), timeout, false)
 	}, func(reason redisnode.Reason, ok bool) {
 		if !ok || reason != redisnode.Accepted {
 			done()

@@ -15,8 +15,9 @@ const (
 	// back. It exceeds what they can have advanced since.
 	versionStep = 1 << 32
 	// forgottenFleet is the step by which tokens are raised if the log may have forgotten
-	// a whole fleet: it covers 255 ranges of its nodes.
-	forgottenFleet fencing.Token = 1 << 40
+	// a whole fleet: it covers 63 ranges of its nodes. By default a gate refuses tokens
+	// that are 2^40 above its mark.
+	forgottenFleet fencing.Token = 1 << 38
 )
 
 // efficiency is the state of the Redis nodes according to the log. The log is the
@@ -34,6 +35,7 @@ type efficiency struct {
 	restored       bool   // with this fleet, and not ready since
 	reconciled     uint64 // the version of the last Reconcile with this fleet; 0 before it
 	fleetSet       bool   // a fleet was set once, possibly one without nodes
+	forgotten      bool   // the log was rolled back without a fleet, and had none since
 
 	lives []Life // by the order of fleet.Addresses
 	open  []Set  // older sets of lives that may still grant, by version; replaced, never changed
@@ -127,8 +129,13 @@ func (m *Machine) replaceFleet(f engine.Fleet) {
 	m.clearNextFleet()
 	m.fleet = f
 	m.clearLives()
-	if m.restored && f.IsZero() { // nothing can report the tokens that the log has forgotten
+	switch {
+	case m.restored && f.IsZero(): // nothing can report the tokens that the log has forgotten
 		m.restored = false
+		m.skipForgottenFleet()
+		m.lastToken = m.ceiling
+	case m.forgotten && !f.IsZero():
+		m.forgotten = false
 		m.skipForgottenFleet()
 	}
 }
@@ -141,11 +148,10 @@ func (m *Machine) clearLives() {
 	}
 }
 
-// skipForgottenFleet moves the tokens of both modes past those of a fleet that the log may
-// have forgotten.
+// skipForgottenFleet moves the tokens of efficiency mode past those of a fleet that the log
+// may have forgotten.
 func (m *Machine) skipForgottenFleet() {
 	m.ceiling = min(max(m.ceiling, m.lastToken)+forgottenFleet, fencing.MaxToken)
-	m.lastToken = m.ceiling
 }
 
 func (m *Machine) clearNextFleet() {
@@ -229,11 +235,11 @@ func (c *MarkRestored) apply(m *Machine) Result {
 	}
 	// Nodes of a fleet that was ready are told before another one replaces it, and they
 	// report that. Any other fleet may have been replaced without a trace.
-	if m.fleet.IsZero() || !m.ready && !c.FleetSet {
+	m.used, m.restored, m.forgotten = true, !m.fleet.IsZero(), m.fleet.IsZero()
+	if m.restored && !m.ready && !c.FleetSet {
 		m.skipForgottenFleet()
 	}
 	m.clearLives()
-	m.used, m.restored = true, !m.fleet.IsZero()
 	return Result{Code: Done, Version: m.version}
 }
 

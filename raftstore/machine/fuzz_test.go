@@ -321,6 +321,7 @@ func addTopology(add func(name string, breakIt func(m *Machine))) {
 	add("ready and not reconciled", func(m *Machine) { m.ready, m.restored = true, false })
 	add("reconciled with a later version", func(m *Machine) { m.reconciled = m.version + 1 })
 	add("restored and fresh", func(m *Machine) { m.used = false })
+	add("a fleet, and rolled back without one", func(m *Machine) { m.forgotten = true })
 	add("fleet that was not set", func(m *Machine) { m.fleetSet = false })
 	add("member without an address", func(m *Machine) { m.memberAPI["n3"] = "" })
 	add("member without an ID", func(m *Machine) { m.memberAPI[""] = "n3:8400" })

@@ -61,7 +61,7 @@ func (m *Machine) code(c *codec, parts *stored) {
 	if m.nextVersion != 0 {
 		c.fields(&m.nextFleet, &m.nextNow, &m.nextForce)
 	}
-	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.fleetSet)
+	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.fleetSet, &m.forgotten)
 	list(c, &m.lives, func(l *Life) { c.fields(&l.Name, &l.Floor, &l.Ceiling, &l.Version) })
 	list(c, &m.open, func(s *Set) { c.fields(&s.Version, &s.Lives) })
 	c.fields(&m.memberAPI)

@@ -77,6 +77,8 @@ func (m *Machine) checkFleet() error {
 		return fmt.Errorf("efficiency mode is ready and waits for the Redis nodes")
 	case m.restored && (!m.used || m.fleet.IsZero()):
 		return fmt.Errorf("a log that was rolled back is fresh, or has no fleet")
+	case m.forgotten && (!m.used || !m.fleet.IsZero()):
+		return fmt.Errorf("a log that was rolled back without a fleet is fresh, or has one")
 	case !m.fleetSet && !m.fleet.IsZero():
 		return fmt.Errorf("a fleet that was not set")
 	}

@@ -122,8 +122,8 @@ type FinishReconcile struct {
 // used for other policies. Ceiling is the largest known ceiling. With FleetSet, Fleet is the
 // current fleet: it is not rolled back with the log, because its nodes are not.
 //
-// A log without a fleet has no nodes that could report: its tokens continue far above those
-// of a fleet that it may have forgotten.
+// A log without a fleet has no nodes that could report: neither mode stops, and the tokens of
+// the next fleet start far above those of one that the log may have forgotten.
 type MarkRestored struct {
 	Version  uint64
 	Ceiling  fencing.Token
