@@ -54,7 +54,7 @@ func TestValidityCountsFromTheFirstAsk(t *testing.T) {
 	decide := func(asked time.Duration) error {
 		b := newBackend(config)
 		b.cancel()
-		a := b.newAttempt(engine.Held{Resources: []fencing.Resource{"a"}, TTL: ttl}, 1)
+		a := b.newAttempt(engine.Held{Resources: []fencing.Resource{"a"}, TTL: ttl}, authority{version: 1})
 		a.votes.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5})
 		a.votes.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 5}) // it was asked later
 		close(a.decided)
