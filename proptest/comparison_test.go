@@ -176,9 +176,6 @@ func notifyChecker(w *model.LogChecker, m *machine.Machine, number func(engine.S
 		case *machine.FinishMigration, *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet:
 			w.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
-			if result.Version != result.Range.Version {
-				break // it was assigned before
-			}
 			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
 				return err
 			}

@@ -109,9 +109,6 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			l.checker.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
 			r := result.Range
-			if r.Version != result.Version { // it was assigned before
-				break
-			}
 			l.check(l.checker.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version}))
 		}
 	}
