@@ -71,7 +71,7 @@ func (c *standaloneClient) patrol() {
 func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
 	for i := from; i < len(all); i++ {
 		if all[i].Reached && all[i].Live == nil {
-			c.recover(c.w.redises[i], all[i].join, func() { c.recoverFrom(all, i+1) })
+			c.recover(c.w.redises[i], all[i], func() { c.recoverFrom(all, i+1) })
 			return
 		}
 	}
@@ -79,10 +79,14 @@ func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
 }
 
 // recover assigns an empty node a new range, above the reports that a quorum gives after
-// the join nonce was put on the node.
-func (c *standaloneClient) recover(s *redisServer, present string, done func()) {
+// the quarantine of the node.
+func (c *standaloneClient) recover(s *redisServer, present nodeReport, done func()) {
 	life := s.lifeName()
-	if join := c.joins[life]; join != "" && join == present {
+	if join := c.joins[life]; join != "" && join == present.join {
+		if present.joined < c.policy.TTL {
+			done()
+			return
+		}
 		c.initialise(s, join, done)
 		return
 	}
@@ -92,12 +96,10 @@ func (c *standaloneClient) recover(s *redisServer, present string, done func()) 
 	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
 		return n.Join(now, join, standaloneVersion, c.fleet(), timeout, false)
 	}, func(reason redisnode.Reason, ok bool) {
-		if !ok || reason != redisnode.Accepted {
-			done()
-			return
+		if ok && reason == redisnode.Accepted {
+			c.joins[life] = join
 		}
-		c.joins[life] = join
-		c.initialise(s, join, done)
+		done()
 	})
 }
 
@@ -125,7 +127,7 @@ func (c *standaloneClient) reserve(floor fencing.Token, from, agreed int, then f
 		return
 	}
 	call(c.w, c.process, c.w.redises[from], true, func(n *redisnode.Node, _ int64) redisnode.Reason {
-		return n.Reserve(c.fleet(), floor)
+		return n.Reserve(c.fleet(), floor, 0)
 	}, func(reason redisnode.Reason, ok bool) {
 		if ok && reason == redisnode.Accepted {
 			agreed++
