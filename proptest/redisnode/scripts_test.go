@@ -22,7 +22,7 @@ type both struct {
 	*rand.Rand
 	node  *Node
 	now   int64
-	lives int
+	count int           // of lives
 	base  fencing.Token // tokens are slightly above it
 	last  string        // nonce
 }
@@ -183,14 +183,15 @@ func (b *both) lose() (string, any, any) {
 
 // begin begins a new life.
 func (b *both) begin() {
-	b.lives++
-	b.life = fmt.Sprintf("%016x", b.lives)
+	b.count++
+	b.life = fmt.Sprintf("%016x", b.count)
 }
 
 // same compares all data, and returns the number of waiters that inspect returned.
 func (b *both) same(about string) (waiters int) {
 	b.t.Helper()
 	require.Equal(b.t, b.node.State(), b.state(), about)
+	require.Equal(b.t, b.node.lives(), b.lives(), about)
 	for _, r := range resources {
 		model := b.node.Record(r)
 		if model.Waiters = model.queue(b.now); len(model.Waiters) == 0 {

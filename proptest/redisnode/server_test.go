@@ -108,6 +108,29 @@ func (s *server) state() State {
 		Initialised: fields["initialised"], Successor: fields["successor"], Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
 }
 
+// lives returns the lives with a state, sorted.
+func (s *server) lives() (lives []string) {
+	s.t.Helper()
+	keys, err := s.client.Keys(context.Background(), prefix+"*:node").Result()
+	require.NoError(s.t, err)
+	for _, key := range keys {
+		lives = append(lives, strings.TrimSuffix(strings.TrimPrefix(key, prefix), ":node"))
+	}
+	slices.Sort(lives)
+	return lives
+}
+
+// lives returns the lives with a state, sorted.
+func (n *Node) lives() (lives []string) {
+	for life, d := range n.data {
+		if d.state != (State{}) {
+			lives = append(lives, life)
+		}
+	}
+	slices.Sort(lives)
+	return lives
+}
+
 // record reads the record of a lock.
 func (s *server) record(resource fencing.Resource) Record {
 	s.t.Helper()
