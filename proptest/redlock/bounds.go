@@ -23,16 +23,20 @@ type Bounds struct {
 	Changes  int // of the fleet
 	Grants   int // in correctness mode
 	Restores int // of the log, from a backup of any earlier moment
+	Breaks   int // of granted attempts; with Leases
 
 	Renew  bool // granted attempts renew and may take a lock back
-	Fail   bool // clients time out on nodes
-	Copies bool // acquires may arrive twice
-	Idle   bool // idle records may be dropped
-	Late   bool // messages of the keeper under the previous version may arrive, and late joins
-	Time   bool // the leader may fail to reach nodes, so that time closes sets of lives
-	Former bool // a lost node may keep old data
-	Raise  bool // the log raises its ceiling when a node approaches it
-	Others bool // calls for other locks may bring the log's version to nodes
+	Leases bool // granted attempts are renewed on a quorum, released, broken, and expire
+	// Maintenance restarts or replaces one node at a time while the first attempt, which is granted, is renewed.
+	Maintenance bool
+	Fail        bool // clients time out on nodes
+	Copies      bool // acquires may arrive twice
+	Idle        bool // idle records may be dropped
+	Late        bool // messages of the keeper under the previous version may arrive, and late joins
+	Time        bool // the leader may fail to reach nodes, so that time closes sets of lives
+	Former      bool // a lost node may keep old data
+	Raise       bool // the log raises its ceiling when a node approaches it
+	Others      bool // calls for other locks may bring the log's version to nodes
 	// Standalone removes the log: nodes recover from the reports of each other.
 	Standalone bool
 
@@ -86,6 +90,12 @@ const (
 	FloorBeforeQuarantine
 	RetiredEvidence
 	ForgottenSets
+	NoTakeBack
+	TakeBackWithoutCounter
+	GrantedTokenUnknown
+	EndingsByName
+	EndingsWhereHeld
+	VoteWithoutQuarantine
 )
 
 func (b *Bounds) fleets() []uint8 {
@@ -106,6 +116,7 @@ func (b *Bounds) First() State {
 	w := State{Left: budget{
 		Losses: uint8(b.Losses), Replaced: uint8(b.Replaced), Back: uint8(b.Back), Ranges: uint8(b.Ranges), Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),
 		Grants: uint8(b.Grants), Restores: uint8(b.Restores), Backups: uint8(min(1, b.Restores)),
+		Breaks: uint8(b.Breaks),
 	}}
 	first := server{Version: 1, Fleet: 1, Ceiling: b.Ceiling, Initialised: 1, Joins: 1}
 	if b.Standalone {

@@ -34,6 +34,12 @@ var searched = []Bounds{
 	{Name: "standalone, 1 address moves, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "1 loss, 2 attempts that renew, timeouts",
 		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Renew: true},
+	{Name: "a lease is kept while 2 nodes restart, another attempt",
+		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 2, Ranges: 2, Fail: true, Leases: true, Maintenance: true, Prefix: leased},
+	{Name: "a lease is kept while an address moves and a node restarts, another attempt",
+		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Replaced: 1, Ranges: 2, Fail: true, Leases: true, Maintenance: true, Prefix: leased},
+	{Name: "a lease is broken, an older one is released late, 1 loss",
+		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 4, Losses: 1, Ranges: 1, Breaks: 1, Leases: true, Renew: true, Prefix: leased},
 }
 
 // soaked are the searches that take minutes each.
@@ -70,5 +76,8 @@ var walked = []Bounds{
 	{Name: "5 nodes, 4 addresses move", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 4, Back: 1, Ranges: 5, Losses: 1, Former: true, Fail: true, Renew: true, Late: true},
 	{Name: "addresses move, migrations and a restore", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Replaced: 2, Ranges: 3, Losses: 1, Former: true, Moves: 2, Grants: 3, Restores: 1, Late: true, Others: true, Renew: true},
 	{Name: "standalone, 3 addresses move", Nodes: 3, Attempts: 3, Standalone: true, Replaced: 3, Losses: 1, Former: true, Fail: true},
+	{Name: "maintenance", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 5, Ranges: 5, Fail: true, Leases: true, Maintenance: true, Renew: true,
+		Prefix: leased5},
+	{Name: "breaks and losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 2, Ranges: 2, Breaks: 2, Fail: true, Leases: true, Renew: true},
 	{Name: "the log is restored", Nodes: 3, Attempts: 3, Mode: correctness, Ceiling: 4, Moves: 2, Grants: 3, Restores: 1, Losses: 1, Ranges: 2, Former: true, Late: true, Others: true},
 }

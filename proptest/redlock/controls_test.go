@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // recovered is a state in which node 0 lost its state and got a new range.
@@ -95,6 +97,13 @@ var forgotten = []event{{backup, 0, 0, 0, 0}, {addressMoves, 0, 0, 0, 0}, {nodeL
 // reserved: nodes 1 and 2 report for the recovery of the new server of node 0, and store its floor.
 var reserved = []event{{reportTo, 0, 1, 1, 0}, {reportTo, 0, 1, 2, 0}, {reserveAt, 0, 1, 1, 0}, {reserveAt, 0, 1, 2, 0}}
 
+// leased: attempt A is granted token 1 by nodes 0 and 1, and leased5 by nodes 0, 1 and 2 of five.
+var (
+	leased = []event{{startAttempt, 0, 0, 0, 0}, {acquireArrives, 0, 0, 0, 0}, {acquireArrives, 0, 1, 0, 0}, {acquireArrives, 0, 2, 0, 0},
+		{acquireAnswered, 0, 0, 0, 0}, {acquireAnswered, 0, 1, 0, 0}}
+	leased5 = after(leased, []event{{acquireAnswered, 0, 2, 0, 0}})
+)
+
 // controls are the rules of the protocol, each with bounds in which a search without the
 // rule finds a violation.
 var controls = []Bounds{
@@ -161,6 +170,24 @@ var controls = []Bounds{
 	{Name: "standalone recovery chooses its floor before the quarantine ends", Broken: FloorBeforeQuarantine, Prefix: after(voted, moved[:2], reserved), Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1},
 	{Name: "nodes of a retired fleet are evidence", Broken: RetiredEvidence, Nodes: 2, Attempts: 1, Mode: efficiency, Ceiling: 1, Fleets: []uint8{0b01, 0b10}, Restores: 1, Start: retired},
 	{Name: "a restored log does not close the sets that it has forgotten", Broken: ForgottenSets, Prefix: forgotten, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Losses: 1, Former: true, Restores: 1, Ranges: 2},
+	{Name: "a restarted node never takes a lease back", Prefix: leased, Broken: NoTakeBack, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3,
+		Losses: 1, Ranges: 1, Leases: true, Maintenance: true},
+	{Name: "a node takes a lease back with its token as the counter", Broken: TakeBackWithoutCounter, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8,
+		Renew: true, Start: func(w *State) {
+			// 2 was granted after A, and the records were dropped.
+			w.Attempts[0], w.Top = attempt{Started: true, Version: 1, Fleet: 1, Outcome: quorum.Granted, Token: 1}, 2
+			for n := range w.Nodes[:3] {
+				w.Nodes[n].Servers[0].Max = 2
+			}
+		}},
+	{Name: "nodes keep the token that they accepted", Prefix: leased, Broken: GrantedTokenUnknown, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3,
+		Losses: 1, Ranges: 1, Leases: true},
+	{Name: "a node remembers the name of one ended attempt", Prefix: leased, Broken: EndingsByName, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 4,
+		Breaks: 1, Leases: true},
+	{Name: "only the nodes that hold the lock remember a break", Prefix: leased, Broken: EndingsWhereHeld, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 4,
+		Losses: 1, Ranges: 1, Breaks: 1, Leases: true},
+	{Name: "a node votes before its quarantine has ended", Prefix: leased, Broken: VoteWithoutQuarantine, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 4,
+		Losses: 1, Ranges: 1, Breaks: 1, Leases: true},
 	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: oldBackup},
 }
 

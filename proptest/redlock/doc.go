@@ -4,10 +4,11 @@
 //
 // It does not cover larger numbers, time, or mutual exclusion, which depends on time. It
 // checks two properties of one lock across both modes: no token is granted twice (T1), and
-// a grant that starts after another was completed has a larger token (T2).
+// a grant that starts after another was completed has a larger token (T2). With
+// [Bounds].Leases it also follows granted leases: see leases.go.
 //
-// Production code in it: quorum.Attempt and package recovery. Nodes are those of package
-// redisnode. The Raft log is an atomic register with the rules of raftstore/machine.
+// Production code in it: quorum.Attempt, quorum.Renewal, quorum.GrantedToken and package
+// recovery. Nodes are those of package redisnode. The Raft log is an atomic register with the rules of raftstore/machine.
 // Requests and answers may be delayed forever, clients may use any topology that ever had
 // the lock in efficiency mode, messages of the keeper may arrive at any time, and a lock
 // may end at any time.
@@ -24,6 +25,6 @@
 //
 // Files, in reading order: bounds.go, [Bounds], the limits of a search; state.go, [State],
 // the state of clients, nodes and log; event.go, the steps between states, with client.go,
-// node.go, lives.go, keeper.go, restore.go and standalone.go, their effects; search.go,
+// leases.go, node.go, lives.go, keeper.go, restore.go and standalone.go, their effects; search.go,
 // [Search], with fingerprints.go and trace.go.
 package redlock

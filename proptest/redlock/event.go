@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -45,10 +46,16 @@ const (
 	timeClosesSets
 	quarantineEnds
 	fleetForced
+	spreadArrives
+	releaseArrives
+	breakArrives
+	lockExpires
+	renewalRound
 )
 
 // event is one step. Of an attempt: A is the attempt, B the node, C its server, D a
-// topology. Of a node: A is the node, B its server, C and D parameters.
+// topology. Of a node: A is the node, B its server, C and D parameters. Of a renewal: C is a
+// mask of nodes.
 type event struct {
 	Kind       kind
 	A, B, C, D uint8
@@ -68,6 +75,7 @@ func (s *Search) events(w *State, yield func(event)) {
 		for n := range s.Nodes {
 			s.attemptEvents(w, uint8(a), uint8(n), yield)
 		}
+		s.leaseEvents(w, uint8(a), yield)
 	}
 	for n := range uint8(s.Nodes) {
 		s.nodeEvents(w, n, yield)
@@ -111,6 +119,7 @@ func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
 	if !s.Renew || at.Outcome != quorum.Granted {
 		return
 	}
+	s.targets(to, at.Topology, func(m uint8) { yield(event{spreadArrives, a, n, m, 0}) })
 	for i, t := range w.Topologies {
 		if t.Version != 0 && s.members(t.Fleet)>>n&1 == 1 {
 			s.targets(to, uint8(i), func(m uint8) { yield(event{renewArrives, a, n, m, uint8(i)}) })
@@ -121,9 +130,9 @@ func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
 func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 	node := &w.Nodes[n]
 	for m := range node.Count {
-		if at := &node.Servers[m]; at.Lock != 0 {
+		if at := &node.Servers[m]; at.Lock != 0 && !s.Leases {
 			yield(event{lockEnds, n, m, 0, 0})
-		} else if s.Idle && at.Last != 0 {
+		} else if s.Idle && at.Lock == 0 && at.Last != 0 {
 			yield(event{recordDropped, n, m, 0, 0})
 		}
 		if w.Left.Back > 0 && m != node.Current && (!node.Servers[m].Gone || s.Broken == BackAfterTime) {
@@ -132,10 +141,10 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 	}
 	at := node.current()
 	used := at.Version != 0 || at.Join != 0 || at.Former
-	if w.Left.Replaced > 0 && used && node.Count < maxServers {
+	if w.Left.Replaced > 0 && used && s.mayLose(w) && node.Count < maxServers {
 		yield(event{addressMoves, n, 0, 0, 0})
 	}
-	if w.Left.Losses > 0 && used && (s.Standalone || node.Count < maxServers) {
+	if w.Left.Losses > 0 && used && s.mayLose(w) && (s.Standalone || node.Count < maxServers) {
 		s.lossEvents(at, n, yield)
 	}
 }
@@ -166,7 +175,7 @@ func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
 	if l.changing() && member {
 		yield(event{nodeReports, n, m, 0, 0})
 	}
-	if at.InitJoin != 0 {
+	if at.InitJoin != 0 && s.renewed(w, int(n)) {
 		yield(event{initArrives, n, m, 0, 0})
 	}
 	if allowed && member && (w.Left.Ranges > 0 || w.Nodes[n].Log.Version != 0 || s.Broken == JoinNonceTwice) {
@@ -260,14 +269,23 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		return true, nil
 	case acquireAnswered, giveUp, raiseAnswered:
 		return true, s.answer(w, int(e.A), int(e.B), e.Kind)
-	case lateRaise, renewArrives:
+	case lateRaise, renewArrives, spreadArrives:
 		to, op, under := &w.Nodes[e.B].Servers[e.C], raise, w.Attempts[e.A].under()
-		if e.Kind == renewArrives {
+		switch e.Kind {
+		case renewArrives:
 			op, under = renew, w.Topologies[e.D]
+		case spreadArrives:
+			op = acquire
 		}
 		was := *to
 		s.run(w, op, int(e.A), to, under, w.Attempts[e.A].Token)
 		return was != *to, nil
+	case releaseArrives:
+		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Released), nil
+	case breakArrives:
+		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Broken), nil
+	case renewalRound:
+		return s.renewal(w, int(e.A), e.C, e.D)
 	}
 	if s.Standalone {
 		if changed, ok := s.applyStandalone(w, e); ok {
@@ -303,8 +321,10 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 	switch e.Kind {
 	case lockEnds:
 		to.Lock = 0
+	case lockExpires:
+		to.Expired = true
 	case recordDropped:
-		to.Last = 0
+		to.Last, to.Counter, to.Ended, to.Released = 0, 0, 0, 0
 	case nodeLost:
 		w.Left.Losses--
 		s.lose(w, n, evidence(e.C))
@@ -320,7 +340,7 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 	case initSent:
 		return s.sendInit(w, n, m), nil
 	case initArrives:
-		return s.arriveInit(to), nil
+		return s.arriveInit(w, n, to), nil
 	case advanceArrives:
 		if e.C == 1 {
 			return s.advance(w, to, &w.Earlier), nil

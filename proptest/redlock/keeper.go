@@ -145,7 +145,7 @@ func (s *Search) raiseCeiling(w *State, n, m int) bool {
 }
 
 // arriveInit makes a server a voter if it has the join nonce.
-func (s *Search) arriveInit(to *server) bool {
+func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	s.load(to)
 	if s.Broken == InitWithoutJoin {
 		s.state.Join = joins[to.InitJoin]
@@ -155,6 +155,7 @@ func (s *Search) arriveInit(to *server) bool {
 		return false
 	}
 	s.store(to) // a voter keeps the records of its locks
+	s.quarantined(w, n)
 	to.forget()
 	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
 		to.dropInit()

@@ -5,6 +5,7 @@ import "github.com/leased-project/leased/redlockadapter/recovery"
 // replace moves an address to a new server. The old one keeps its state, and any process
 // may keep its connections to it.
 func (s *Search) replace(w *State, n int) {
+	s.stale(w, n)
 	at := &w.Nodes[n]
 	was, former := *at.current(), at.Current+1
 	is := at.begin()

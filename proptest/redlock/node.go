@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -32,13 +33,18 @@ type script struct {
 	record redisnode.Record
 	locks  []*redisnode.Record
 	call   redisnode.Call
+	reply  redisnode.Reply // to the last call of run
 }
 
 // load converts a server.
 func (s *script) load(n *server) {
 	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet], Successor: fleetNames[n.Successor],
 		Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling), Join: joins[n.Join], Initialised: joins[n.Initialised]}
-	s.record = redisnode.Record{Nonce: nonces[n.Lock], Until: int64(min(1, n.Lock)), Token: large(n.Last)}
+	s.record = redisnode.Record{Nonce: nonces[n.Lock], Until: int64(min(1, n.Lock)), Token: large(n.Last), Counter: large(n.Counter),
+		Ended: large(n.Ended), Released: nonces[n.Released]}
+	if n.Expired {
+		s.record.Until = 0
+	}
 	if s.locks == nil {
 		s.locks = []*redisnode.Record{&s.record}
 	}
@@ -48,7 +54,12 @@ func (s *script) load(n *server) {
 func (s *script) store(n *server) {
 	n.Version = uint8(s.state.Version)
 	n.Max, n.Floor, n.Ceiling = small(s.state.Max), small(s.state.Floor), small(s.state.Ceiling)
-	n.Last, n.Lock = small(s.record.Token), index(nonces[:], s.record.Nonce)
+	n.Last, n.Lock, n.Counter = small(s.record.Token), index(nonces[:], s.record.Nonce), 0
+	if s.record.Counter > s.record.Token {
+		n.Counter = small(s.record.Counter)
+	}
+	n.Ended, n.Released = small(s.record.Ended), index(nonces[:], s.record.Released)
+	n.Expired = n.Lock != 0 && s.record.Until == 0
 	n.Fleet, n.Successor = index(fleetNames[:], s.state.Fleet), index(fleetNames[:], s.state.Successor)
 	n.Join, n.Initialised = index(joins[:], s.state.Join), index(joins[:], s.state.Initialised)
 }
@@ -88,24 +99,44 @@ func (s *Search) run(w *State, op operation, a int, to *server, under topology, 
 	case s.Broken == NoCeiling, s.Broken == RaisePastCeiling && op == raise:
 		s.state.Ceiling = large(most)
 	}
-	var reply redisnode.Reply
 	switch op {
 	case acquire:
-		reply = s.state.Acquire(0, s.locks, &s.call)
+		s.reply = s.state.Acquire(0, s.locks, &s.call)
 	case raise:
-		reply = s.state.Raise(0, s.locks, &s.call)
+		s.reply = s.state.Raise(0, s.locks, &s.call)
 	case renew:
-		reply = s.state.Renew(0, s.locks, &s.call)
+		s.reply = s.renew()
 	}
 	s.state.Ceiling = large(to.Ceiling)
 	s.store(to)
-	switch reply.Reason {
+	switch s.reply.Reason {
 	case redisnode.Accepted:
-		return quorum.Accepted, small(reply.Token)
+		return quorum.Accepted, small(s.reply.Token)
 	case redisnode.Held:
 		return quorum.Held, 0
 	}
 	return quorum.Refused, 0
+}
+
+// renew executes a renewal.
+func (s *Search) renew() redisnode.Reply {
+	last := max(s.record.Token, s.record.Counter)
+	missing := last == fencing.None
+	if missing {
+		last = s.state.Max
+	}
+	if s.Broken == NoTakeBack && s.record.Nonce != s.call.Nonce && last > s.call.Token {
+		return redisnode.Reply{Reason: redisnode.Taken}
+	}
+	reply := s.state.Renew(0, s.locks, &s.call)
+	switch {
+	case reply.Reason != redisnode.Accepted:
+	case s.Broken == TakeBackWithoutCounter && missing:
+		s.record.Counter = fencing.None
+	case s.Broken == GrantedTokenUnknown:
+		s.record.Token = max(s.record.Token, s.record.Counter)
+	}
+	return reply
 }
 
 // report returns the report of a server.
@@ -129,6 +160,7 @@ func (n *node) report(m int) recovery.Report {
 // lose restarts the server that an address leads to. Without a service, no process refers
 // to the lives of a server, so the new one takes its place.
 func (s *Search) lose(w *State, n int, kept evidence) {
+	s.stale(w, n)
 	at := &w.Nodes[n]
 	was, is, former := *at.current(), at.current(), uint8(0)
 	if s.Standalone {

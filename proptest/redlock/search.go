@@ -150,7 +150,11 @@ func (s *Search) Walk(r *rand.Rand, steps int) error {
 func (s *Search) key(w *State) uint64 {
 	best := ^uint64(0)
 	copy(raw(&s.named)[:s.size], raw(w)[:s.size])
-	for i := range max(1, s.Attempts) {
+	names := max(1, s.Attempts)
+	if s.Maintenance {
+		names = 1 // the first attempt is special
+	}
+	for i := range names {
 		if i > 0 {
 			s.named.rotate(s.Attempts, s.Nodes)
 		}
@@ -165,14 +169,14 @@ func (s *Search) sort(w *State) {
 	for i := 1; i < s.Nodes; i++ {
 		for j := i; j > 0 && s.classes[j] == s.classes[j-1] && bytes.Compare(raw(&w.Nodes[j]), raw(&w.Nodes[j-1])) < 0; j-- {
 			w.Nodes[j], w.Nodes[j-1] = w.Nodes[j-1], w.Nodes[j]
-			if s.Standalone {
+			if s.Standalone || s.Leases {
 				w.swapMasks(j, s.Nodes)
 			}
 		}
 	}
 }
 
-// swapMasks swaps nodes j and j-1 in the bit masks of all nodes.
+// swapMasks swaps nodes j and j-1 in the bit masks of all nodes and attempts.
 func (w *State) swapMasks(j, nodes int) {
 	swap := func(mask uint8) uint8 { return mask&^(3<<(j-1)) | mask>>j&1<<(j-1) | mask>>(j-1)&1<<j }
 	for n := range nodes {
@@ -180,6 +184,10 @@ func (w *State) swapMasks(j, nodes int) {
 			at := &w.Nodes[n].Servers[m]
 			at.Reporters, at.Reservers = swap(at.Reporters), swap(at.Reservers)
 		}
+	}
+	for a := range w.Attempts {
+		at := &w.Attempts[a]
+		at.BrokenAt, at.Stale = swap(at.BrokenAt), swap(at.Stale)
 	}
 }
 
@@ -190,8 +198,12 @@ func (w *State) rotate(attempts, nodes int) {
 		n := &w.Nodes[i]
 		rotate(n.Exchanges[:attempts])
 		for m := range n.Count {
-			if at := &n.Servers[m]; at.Lock != 0 {
+			at := &n.Servers[m]
+			if at.Lock != 0 {
 				at.Lock = at.Lock%uint8(attempts) + 1
+			}
+			if at.Released != 0 {
+				at.Released = at.Released%uint8(attempts) + 1
 			}
 		}
 	}

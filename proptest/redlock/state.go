@@ -73,7 +73,11 @@ type server struct {
 	Version, Fleet      uint8
 	Max, Floor, Ceiling token
 	Lock                uint8 // attempt + 1; 0 if free
-	Last                token // the last token accepted for the lock; 0 without a record
+	Last                token // the token of the attempt, or the last one of the lock; 0 without a record
+	Counter             token // the largest accepted token, if it is above Last
+	Expired             bool  // the attempt has expired
+	Ended               token // the largest token whose lease has ended
+	Released            uint8 // attempt + 1 that was released last
 	Successor           uint8 // the fleet that replaces its fleet
 	Initialised         uint8 // the join nonce that made it a voter
 	Join                uint8 // the join nonce on it
@@ -157,6 +161,9 @@ type attempt struct {
 	Outcome  quorum.Outcome
 	Token    token
 	Before   token // the largest token granted before it started
+	Over     bool  // its holder does not renew it any more
+	BrokenAt uint8 // nodes that executed its break
+	Stale    uint8 // nodes that were lost since it was renewed last
 }
 
 // mode is the mode of the lock.
@@ -186,7 +193,7 @@ type topology struct{ Version, Fleet uint8 }
 
 // budget is the remaining number of each kind of event.
 type budget struct {
-	Losses, Replaced, Back, Ranges, Moves, Aborts, Fleets, Grants, Backups, Restores uint8
+	Losses, Replaced, Back, Ranges, Moves, Aborts, Fleets, Grants, Backups, Restores, Breaks uint8
 }
 
 // State is the state of the whole system. It consists of bytes only, and unused nodes are

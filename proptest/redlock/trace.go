@@ -58,12 +58,17 @@ var texts = [...]string{
 	reconciled:              "the log reconciles with the reports",
 	reportTo:                "node {C}, server {D} reports for the recovery of node {A}, server {B}",
 	reserveAt:               "node {C}, server {D} stores the floor for node {A}, server {B}",
+	spreadArrives:           "the grant of {a} arrives at node {B}, server {C}",
+	releaseArrives:          "the release of {a} arrives at node {B}, server {C}",
+	breakArrives:            "the break of {a} arrives at node {B}, server {C}",
+	lockExpires:             "the attempt expires on node {A}, server {B}",
+	renewalRound:            "{a} renews under topology {D} on the nodes {mask}",
 }
 
 // describe formats an event and its effects.
 func (s *Search) describe(e event, was, is *State) string {
 	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B), "{C}", fmt.Sprint(e.C),
-		"{D}", fmt.Sprint(e.D)).Replace(texts[e.Kind])
+		"{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C)).Replace(texts[e.Kind])
 	if l := is.Log; l != was.Log {
 		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(), name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
 	}
