@@ -17,7 +17,7 @@ type Record struct {
 	Released     string        // the attempt that was released last here
 	Ended        fencing.Token // the largest token whose lease was released or broken here
 	Broken       string        // the attempt that was broken last here
-	Waiting      bool   // there may be waiters
+	Waiting      bool          // there may be waiters
 	Waiters      []Waiter
 	WaitersUntil int64 // when the queue of waiters expires
 }

@@ -230,7 +230,7 @@ func (s *State) Reserve(fleet string, floor fencing.Token) Reason {
 	return Accepted
 }
 
-// Init is init.lua, except for the name of the latest life.
+// Init is init.lua, except for the name of the latest life. A voter keeps a larger version.
 func (s *State) Init(now int64, r *Range) Reply {
 	if s.Join == "" || s.Join != r.Join {
 		return Reply{Reason: OtherJoin}
@@ -240,6 +240,6 @@ func (s *State) Init(now int64, r *Range) Reply {
 		return Reply{Reason: Quarantined, Left: left}
 	}
 	floor := max(r.Floor, r.Reserved)
-	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join}
+	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join}
 	return Reply{}
 }

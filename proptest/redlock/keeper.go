@@ -154,6 +154,9 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
 	}
+	if s.Broken == OtherLifeRefuses { // init also lowers the version
+		s.state.Version = r.Version
+	}
 	s.store(to) // a voter keeps the records of its locks
 	s.quarantined(w, n)
 	to.forget()

@@ -53,8 +53,9 @@ const (
 // Closing decides whether the set can still grant under its version, from the reports of
 // the nodes that the addresses lead to now.
 //
-// A life that does not vote yet refuses nothing, also if its server votes in another life:
-// its init may be late and name the set's version.
+// A life that does not vote yet refuses nothing: its init may be late and name the set's
+// version. That its server votes in another life does not count either, although init keeps
+// the larger version.
 func (s Set) Closing(reports []Report) Closing {
 	refusing, known := 0, 0
 	for i, life := range s.Lives {

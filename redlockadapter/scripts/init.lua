@@ -7,8 +7,9 @@
 --
 -- The join nonce proves that the node was neither lost nor initialised since the range was assigned. The node also
 -- starts above every floor that was reserved on it for another node, see reserve.lua. The state of the former life is
--- removed: should a connection from that life still be open, it finds an empty node.
-local format, join, since = unpack(redis.call('HMGET', KEYS[1], 'format', 'join', 'since'))
+-- removed: should a connection from that life still be open, it finds an empty node. A voter that was joined again keeps
+-- its version if that is larger: it refuses what it has refused before.
+local format, join, since, version = unpack(redis.call('HMGET', KEYS[1], 'format', 'join', 'since', 'version'))
 if format and format ~= '1' then return 'format' end
 if join ~= ARGV[1] then return 'join' end
 local time = redis.call('TIME')
@@ -22,8 +23,9 @@ local former = string.sub(KEYS[2], 1, -5) .. (redis.call('GET', KEYS[2]) or '') 
 local floor, formerFormat, reserved = ARGV[5], unpack(redis.call('HMGET', former, 'format', 'floor'))
 if formerFormat and formerFormat ~= '1' then return 'format' end
 if reserved and tonumber(reserved) > tonumber(floor) then floor = reserved end
+if not version or tonumber(version) < tonumber(ARGV[2]) then version = ARGV[2] end
 redis.call('DEL', former, KEYS[1])
-redis.call('HSET', KEYS[1], 'format', '1', 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
+redis.call('HSET', KEYS[1], 'format', '1', 'version', version, 'fleet', ARGV[3], 'member', ARGV[4],
   'max', floor, 'floor', floor, 'ceiling', ARGV[6], 'initialised', join)
 redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'
