@@ -28,7 +28,8 @@ A service needs this only after ` + "`leased snapshot restore` or `leased cluste
 has lost its data too. New, restarted and emptied nodes recover automatically.
 
 With --redis the command initializes nodes without a service, for programs that use redlockadapter alone: once when the
-nodes are new (--floor 0), and again if a majority of them has lost everything.`
+nodes are new (--floor 0), and again if a majority of them has lost everything. It then waits for one maximal TTL
+(--redis-max-ttl), and until the floor is on disk on a majority of the nodes.`
 
 // initFlags are the flags of redis init.
 type initFlags struct {

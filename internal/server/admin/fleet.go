@@ -94,12 +94,19 @@ func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
 	return nil
 }
 
-// tryFleet returns an error if no quorum of a fleet can be used. The current fleet
-// then continues to serve.
+// tryFleet returns an error if no quorum of a fleet can be used, or if one of its servers
+// must not be a node: it would be a missing vote. The current fleet then continues to serve.
 func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	backend, err := s.connect(ctx, fleet)
 	if err == nil {
+		for _, n := range backend.NodeStatuses(ctx) {
+			if errors.Is(n.Err, redlockadapter.ErrNodeSetup) {
+				err = errors.Join(err, n.Err)
+			}
+		}
 		closeBackend(ctx, backend)
+	}
+	if err == nil {
 		return nil
 	}
 	refused := fmt.Errorf("the new Redis nodes cannot be used, so nothing was changed (force changes the fleet anyway): %s", oneLine(err))
