@@ -50,6 +50,9 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 	}
 	lines := f.logEvents(events)
 	term := f.leading.Load()
+	if open, ok := c.(*machine.OpenSession); ok && term != nil {
+		term.adoptOne(m, open.Session) // the command's TTL need not be that of the session
+	}
 	term.applied(c, result, events)
 	if f.config.Hooks.Applied != nil && len(events) > 0 && term != nil && term.generation == m.Generation() {
 		f.config.Hooks.Applied(events)

@@ -257,6 +257,7 @@ func (s *session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.markReleasing(all...)
 	op := s.operation(ctx)
+	op.limit = 0 // many leases end in many entries, and heartbeats show that the member works on it
 	op.other = &pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}
 	_, err := s.do(ctx, &op)
 	if err != nil && !errors.Is(err, engine.ErrLost) {

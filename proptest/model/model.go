@@ -120,12 +120,14 @@ func (m *Model) EndSessions() (Outcome, []Event) {
 	return Outcome{Code: Done}, events
 }
 
-// EndRequests ends requests of sessions that have ended: those of the session that ended first,
+// EndRequests ends requests of sessions that have ended: those of the first session in line,
 // its waiters before its holders, and then those of the next. The requests may be for at most
-// limit locks in total, but one request may always end. Nothing is granted in between.
+// limit locks in total, but one request may always end. Nothing is granted in between. A
+// session of which some requests have ended, and others not, goes to the end of the line.
 func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 	m.events = nil
 	var freed []fencing.Resource
+	begun := false // the first session in line has lost a request by this command
 	for visited := 0; len(m.ending) > 0 && visited < limit && len(freed) < limit; visited++ {
 		first := m.ending[0]
 		a := m.oldest(first.session)
@@ -135,10 +137,14 @@ func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 		if a != nil {
 			m.end(a, first.how)
 			freed = append(freed, a.request.Resources...)
+			begun = true
 		}
 		if m.oldest(first.session) == nil {
-			m.ending = m.ending[1:]
+			m.ending, begun = m.ending[1:], false
 		}
+	}
+	if begun {
+		m.ending = slices.Concat(m.ending[1:], m.ending[:1])
 	}
 	m.grantWaiters(freed...)
 	if len(m.ending) > 0 {

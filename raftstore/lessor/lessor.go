@@ -97,7 +97,7 @@ func Affects(c machine.Command, events []machine.Event) bool {
 func (l *Lessor) Applied(now engine.Instant, c machine.Command, result machine.Result, events []machine.Event) {
 	switch c := c.(type) {
 	case *machine.OpenSession:
-		if l.sessions[c.Session] == nil {
+		if l.sessions[c.Session] == nil && result.Code == machine.Done {
 			l.add(c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, now.Time().Add(c.TTL))
 		}
 	case *machine.CloseSession:

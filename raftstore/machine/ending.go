@@ -7,8 +7,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// endings has the sessions that have ended and may still have requests, in the order of
-// their ends.
+// endings has the sessions that have ended and may still have requests, in the order in
+// which their requests end.
 type endings struct {
 	queue   []*session
 	numbers map[uint64]*session // by incarnation
@@ -40,7 +40,7 @@ func (e *endings) add(s *session) {
 func (m *Machine) forget(s *session) {
 	m.beforeChange(s)
 	m.everySession.remove(s)
-	if *s.usage == (usage{}) {
+	if *s.usage == (usage{}) && m.usage[s.user] == s.usage { // not that of a session that was opened since
 		delete(m.usage, s.user)
 	}
 }
@@ -55,9 +55,11 @@ func (c *EndRequests) apply(m *Machine) Result {
 
 // endRequests ends requests for at most limit locks, or one request for more, and returns
 // the sessions that have no request any more. It ends the waiters of a session first,
-// because they would block the handoff of what the session holds.
+// because they would block the handoff of what the session holds. A session that still has
+// requests goes to the end of the queue, so that small sessions do not wait for a large one.
 func (m *Machine) endRequests(limit int) (gone []Incarnation) {
 	var touched []fencing.Resource
+	var last *session
 	for visited := 0; len(m.ending.queue) > 0 && max(visited, len(touched)) < limit; visited++ {
 		s := m.ending.queue[0]
 		r := cmp.Or(s.waiting.first, s.holding.first)
@@ -67,6 +69,7 @@ func (m *Machine) endRequests(limit int) (gone []Incarnation) {
 			}
 			touched = append(touched, r.resources...)
 			m.free(r, s.how)
+			last = s
 		}
 		if len(s.requests) == 0 {
 			gone = append(gone, Incarnation{s.id, s.incarnation})
@@ -75,6 +78,9 @@ func (m *Machine) endRequests(limit int) (gone []Incarnation) {
 			delete(m.ending.numbers, s.incarnation)
 			m.forget(s)
 		}
+	}
+	if queue := m.ending.queue; len(queue) > 1 && queue[0] == last {
+		m.ending.queue = append(queue[1:], last)
 	}
 	m.grantFreed(touched)
 	return gone

@@ -184,3 +184,36 @@ func TestLimitsCountWhatAnEndedSessionHolds(t *testing.T) {
 	require.Equal(t, Granted, acquire(bob, 1, "b").Code)
 	require.NoError(t, m.check())
 }
+
+// A small session ends soon although a large one that ended before it has requests left.
+func TestSmallSessionDoesNotWaitForALargeOne(t *testing.T) {
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: bob, TTL: time.Second})
+	for i := range 10 {
+		require.Equal(t, Granted, apply(m, as(1, write(ann, engine.Nonce(i+1), fencing.Resource(fmt.Sprint("a", i))))).Code)
+	}
+	require.Equal(t, Granted, apply(m, as(2, write(bob, 1, "b"))).Code)
+	m.Apply(&CloseSession{Session: ann, Incarnation: 1})
+	m.Apply(&CloseSession{Session: bob, Incarnation: 2})
+	apply(m, &EndRequests{Max: 2})
+	require.Equal(t, []Incarnation{{bob, 2}}, apply(m, &EndRequests{Max: 2}).Gone)
+	require.NoError(t, m.check())
+	for m.HasEnding() {
+		apply(m, &EndRequests{Max: 2})
+	}
+	require.NoError(t, m.check())
+}
+
+// The usage of a user is not lost when a session ends whose record was replaced meanwhile.
+func TestUsageOfANewSessionStays(t *testing.T) {
+	eve := engine.SessionID{0xe}
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second, User: "u"}, &OpenSession{Session: bob, TTL: time.Second, User: "u"})
+	token := apply(m, as(1, write(ann, 1, "a"))).Token
+	m.Apply(&CloseSession{Session: ann, Incarnation: 1})
+	require.Equal(t, Done, apply(m, &Break{Resource: "a", Token: token}).Code)
+	m.Apply(&CloseSession{Session: bob, Incarnation: 2}) // the user has nothing any more
+	m.Apply(&OpenSession{Session: eve, TTL: time.Second, User: "u"})
+	m.Apply(&EndRequests{Max: 2})
+	require.NoError(t, m.check())
+	again := &OpenSession{Session: ann, TTL: time.Second, User: "u", Limits: Limits{SessionsPerUser: 1}}
+	require.Equal(t, Limited, apply(m, again).Code)
+}
