@@ -36,13 +36,14 @@ type keeper struct {
 
 	// For recoveries: the floor that an operator provides, nil otherwise, and the time for
 	// which a node must not vote.
-	provided   *fencing.Token
-	quarantine time.Duration
+	provided    *fencing.Token
+	quarantine  time.Duration
+	initialised map[string]bool // by address: nodes that this process has recovered
 }
 
 func newKeeper(b *Backend) *keeper {
 	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{},
-		quarantine: b.config.MaxTTL}
+		quarantine: b.config.MaxTTL, initialised: map[string]bool{}}
 }
 
 // notify has the keeper look at the nodes soon.

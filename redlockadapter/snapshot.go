@@ -18,18 +18,24 @@ var errNotSaved = errors.New("the floor is not saved to disk")
 // second, or more often.
 const appendTime = 2 * time.Second
 
+// maxRefusals is the number of refused saves after which a server counts as unable to save.
+const maxRefusals = 3
+
 // snapshot is a request to a server to write an RDB snapshot, so that a reserved floor
 // survives a restart of the server. A server with an append-only file needs none.
 type snapshot struct {
-	reserved  engine.Instant // when the floor was reserved
+	server    redisconn.Bound // that reserved the floor
+	reserved  engine.Instant  // when it did
 	requested bool
+	refused   int
 	before    int64 // the number of snapshots that were written before
 	done      bool
 }
 
 // advance takes the next step, and returns why the floor is not on disk. A server that
 // cannot save is asked again: it may have older data on disk, and restart with that.
-func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn, now engine.Instant) error {
+func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
+	n := s.server
 	if s.done {
 		return nil
 	}
@@ -50,7 +56,10 @@ func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn, now engine.In
 	case !s.requested:
 		_, err := n.Do(ctx, redisconn.NewCommand("bgsave"))
 		var refused redisconn.RedisError
-		if errors.As(err, &refused) && refused.Code() == "NOPERM" {
+		if errors.As(err, &refused) {
+			s.refused++ // possibly because another save has just started
+		}
+		if s.refused >= maxRefusals || refused.Code() == "NOPERM" {
 			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the append-only file", errNotSaved, err)
 		}
 		s.requested, s.before = err == nil, written

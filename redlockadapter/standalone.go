@@ -132,11 +132,11 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 			return err
 		}
 		k.recoveries[id] = r
-		if k.quarantine > 0 {
+		if k.quarantineOf(s.Addr) > 0 {
 			return errQuarantine // that began now, or by an earlier join
 		}
 	}
-	if !r.reserved && k.quarantine > 0 && s.Quarantine > 0 {
+	if !r.reserved && k.quarantineOf(s.Addr) > 0 && s.Quarantine > 0 {
 		return fmt.Errorf("%w for %v", errQuarantine, s.Quarantine)
 	}
 	if !r.reserved {
@@ -147,10 +147,14 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		r.reserved, r.floor, r.snapshots = true, floor, snapshots
 	}
 	if saved, err := b.saveSnapshots(ctx, r.snapshots); saved < b.quorum {
-		return fmt.Errorf("%d of %d Redis nodes have saved the floor of %s to disk, %d are needed: %w", saved, len(b.nodes), s.Addr, b.quorum, err)
+		progress := fmt.Errorf("%d of %d Redis nodes have saved the floor of %s to disk, %d are needed", saved, len(b.nodes), s.Addr, b.quorum)
+		if errors.Is(err, redisconn.ErrLife) {
+			r.reserved = false // a server has restarted since, possibly with older data
+		}
+		return errors.Join(progress, err)
 	}
 	wait, err := scripts.Init(ctx, at, b.fingerprint, recovery.Range{Join: r.join, Version: standaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken,
-		Quarantine: k.quarantine})
+		Quarantine: k.quarantineOf(s.Addr)})
 	if err != nil {
 		return err
 	}
@@ -159,10 +163,20 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		return fmt.Errorf("%w for %v", errQuarantine, wait)
 	}
 	delete(k.recoveries, id)
+	k.initialised[s.Addr] = true
 	if k.provided == nil {
 		k.log.recovered(node, s.Addr, uint64(r.floor))
 	}
 	return nil
+}
+
+// quarantineOf returns the time for which a node must not vote. A node that is lost again
+// after Init made it a voter has a history.
+func (k *keeper) quarantineOf(addr string) time.Duration {
+	if k.initialised[addr] {
+		return k.backend.config.MaxTTL
+	}
+	return k.quarantine
 }
 
 // reserveFloor returns the floor for an empty node, after a quorum has reserved it: if
@@ -171,7 +185,7 @@ func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, 
 	b := k.backend
 	all := reports(b.NodeStatuses(ctx))
 	floor, _ := recovery.StandaloneFloor(all)
-	if k.provided != nil {
+	if first := k.provided != nil && !k.initialised[addr]; first {
 		floor = *k.provided
 	} else if _, ok := recovery.StandaloneFloor(b.ofThisFleet(all)); !ok {
 		return fencing.None, nil, ErrNoState
@@ -185,10 +199,11 @@ func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, 
 	var mu sync.Mutex
 	snapshots := map[int]*snapshot{}
 	b.each(func(i int, n *redisconn.Conn) {
-		if scripts.Reserve(ctx, n, b.fingerprint, floor, k.provided != nil) == nil {
+		server := n.At(all[i].Server)
+		if all[i].Reached && scripts.Reserve(ctx, server, b.fingerprint, floor, k.provided != nil) == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			snapshots[i] = &snapshot{reserved: b.clock.Now()}
+			snapshots[i] = &snapshot{server: server, reserved: b.clock.Now()}
 		}
 	})
 	if len(snapshots) < b.quorum {
@@ -203,9 +218,9 @@ func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, 
 // floor back.
 func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot) (saved int, err error) {
 	errs := make([]error, len(b.nodes))
-	b.each(func(i int, n *redisconn.Conn) {
+	b.each(func(i int, _ *redisconn.Conn) {
 		if s := snapshots[i]; s != nil {
-			errs[i] = s.advance(ctx, n, b.clock.Now())
+			errs[i] = s.advance(ctx, b.clock.Now())
 		}
 	})
 	for _, s := range snapshots {

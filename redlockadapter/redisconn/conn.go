@@ -195,8 +195,7 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []refusal) {
 	if len(c.queued) == 0 {
 		return b, nil
 	}
-	now := c.config.Clock.Now()
-	if now.Since(c.socket.checked) > c.config.MaxAge {
+	if c.tooOld(c.socket) {
 		c.socket.hangUp()
 		return b, nil
 	}
@@ -211,7 +210,7 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []refusal) {
 	clear(c.queued)
 	c.queued = c.queued[:0]
 	if len(c.batch) > 0 {
-		c.sent = now
+		c.sent = c.config.Clock.Now()
 		c.progress, c.seen = c.sent, 0
 		if c.timer == nil {
 			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
@@ -219,6 +218,9 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []refusal) {
 	}
 	return b, dropped
 }
+
+// tooOld reports whether the address of a socket was not checked for too long.
+func (c *Conn) tooOld(s *socket) bool { return c.config.Clock.Now().Since(s.checked) > c.config.MaxAge }
 
 // refusal is a request that must not be sent, and why.
 type refusal struct {
@@ -291,8 +293,8 @@ func (b Bound) Do(ctx context.Context, r *Request) (Reply, error) {
 }
 
 // Info asks the server for INFO.
-func (c *Conn) Info(ctx context.Context) (Info, error) {
-	got, err := c.Do(ctx, NewCommand("info"))
+func (b Bound) Info(ctx context.Context) (Info, error) {
+	got, err := b.Do(ctx, NewCommand("info"))
 	if err != nil {
 		return nil, err
 	}
@@ -321,6 +323,9 @@ func (c *Conn) Verify(ctx context.Context) error {
 		c.mu.Unlock()
 		return nil
 	}
+	c.mu.Lock()
+	s.checked = engine.Instant{} // requests wait for the next connection
+	c.mu.Unlock()
 	s.hangUp()
 	return err
 }

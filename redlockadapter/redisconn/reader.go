@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 )
@@ -49,6 +50,10 @@ func (c *Conn) connect() error {
 		return c.lastErr
 	}
 	s, err := dial(c.config, c.options)
+	if err == nil && c.tooOld(s) {
+		s.close()
+		err = fmt.Errorf("connect to %s: it took longer than a connection may be used without a check (%v)", c.Addr(), c.config.MaxAge)
+	}
 	if err != nil {
 		return c.fail(err)
 	}
@@ -138,6 +143,10 @@ func (c *Conn) receive(s *socket, got Reply) error {
 	}
 	c.answered++
 	if failed && refused.Code() == "NOSCRIPT" {
+		if c.tooOld(s) {
+			c.mu.Unlock()
+			return ErrDown
+		}
 		// The script was not run. Send it again with its text, after the others.
 		c.batch = append(c.batch, r)
 		command := r.encode(nil, s, true)

@@ -84,13 +84,13 @@ func NewServers() *Servers { return &Servers{addrs: map[string]string{}} }
 func (s *Servers) claim(server, addr string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for other, owner := range s.addrs {
+		if owner == addr && other != server {
+			delete(s.addrs, other) // a former run, or one that has another address now
+		}
+	}
 	if owner, taken := s.addrs[server]; taken {
 		return owner
-	}
-	for other, owner := range s.addrs {
-		if owner == addr {
-			delete(s.addrs, other) // a former run
-		}
 	}
 	s.addrs[server] = addr
 	return addr
