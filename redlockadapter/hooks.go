@@ -55,17 +55,27 @@ func (b *Backend) NodesSeen() []NodeStatus {
 func (b *Backend) Quorum() int { return b.quorum }
 
 // reportExpired calls Expired for those leases that have expired. The others were renewed
-// or ended through another process.
-func (b *Backend) reportExpired(ctx context.Context, grants []*attempt) {
+// or ended through another process. It returns those whose nodes did not answer, to be
+// reported later.
+func (b *Backend) reportExpired(ctx context.Context, grants []*attempt) (later []*attempt) {
 	if b.config.Hooks.Expired == nil {
-		return
+		return nil
 	}
 	for _, a := range grants[:min(len(grants), maxExpiredChecks)] {
-		if _, err := b.Find(ctx, a.Resources[0], a.Token); !errors.Is(err, engine.ErrNotHeld) {
+		_, err := b.Find(ctx, a.Resources[0], a.Token)
+		if err == nil {
 			continue
 		}
-		if how, err := b.Ended(ctx, a.Resources[0], a.Session, a.Nonce); err == nil && how == "expired" {
+		how := ""
+		if errors.Is(err, engine.ErrNotHeld) {
+			how, err = b.Ended(ctx, a.Resources[0], a.Session, a.Nonce)
+		}
+		switch {
+		case err != nil:
+			later = append(later, a)
+		case how == "expired":
 			b.config.Hooks.Expired(a.Held)
 		}
 	}
+	return later
 }

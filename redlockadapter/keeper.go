@@ -33,6 +33,7 @@ type keeper struct {
 
 	recoveries map[string]*nodeRecovery // by address and run of the server; used by look only
 	checked    engine.Instant           // when verify ran last
+	unreported []*attempt               // leases that ended, and may have expired
 
 	// For recoveries: the floor that an operator provides, nil otherwise, and the time for
 	// which a node must not vote.
@@ -84,19 +85,21 @@ func (k *keeper) run(ctx context.Context) {
 func (k *keeper) verify(ctx context.Context) {
 	b := k.backend
 	k.checked = b.clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, 2*b.config.NodeTimeout)
-	defer cancel()
+	checks, cancel := context.WithTimeout(ctx, 2*b.config.NodeTimeout)
 	b.each(func(i int, n *redisconn.Conn) {
-		if err := n.Verify(ctx); errors.Is(err, ErrNodeSetup) {
+		if err := n.Verify(checks); errors.Is(err, ErrNodeSetup) {
 			k.log.saw(i, n.Addr(), err)
 		}
 	})
+	cancel()
 	expired := b.grants.expire(b.clock.Now())
 	for _, a := range expired {
 		b.queues.lost(a)
 		b.debug("expired", &a.Held)
 	}
-	b.reportExpired(ctx, expired)
+	ctx, cancel = context.WithTimeout(ctx, 2*b.config.NodeTimeout)
+	defer cancel()
+	k.unreported = b.reportExpired(ctx, append(k.unreported, expired...))
 }
 
 // look asks the nodes for their state. Without a service it also recovers empty nodes.

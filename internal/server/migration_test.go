@@ -230,6 +230,13 @@ func TestStaleProcessIsRejected(t *testing.T) {
 	stale := engine.Topology{Version: uint64(mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["version"].(float64)), Fleet: fleet, Ready: true}
 	stale.Policies, _ = engine.NewPolicies(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency})
 	config := redlockConfig(fleet)
+	config.Topology = func() engine.Topology { return engine.Topology{} }
+	looking, err := redlockadapter.New(testContext(t), config)
+	require.NoError(t, err)
+	for _, n := range looking.NodeStatuses(testContext(t)) {
+		stale.Lives = append(stale.Lives, n.Report.Life())
+	}
+	require.NoError(t, looking.Close(testContext(t)))
 	config.Topology = func() engine.Topology { return stale }
 	late, err := redlockadapter.New(testContext(t), config)
 	require.NoError(t, err)
