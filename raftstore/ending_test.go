@@ -36,6 +36,13 @@ func (c *entryCounter) Applied(entry Entry, events []machine.Event) {
 	}
 }
 
+// othersRun reports whether others have been granted locks.
+func (c *entryCounter) othersRun() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.granted) > 1
+}
+
 func (c *entryCounter) Restored(*machine.Machine) {}
 
 // interleaved checks that no entry ended more than MaxEndRequests leases, and that others were
@@ -59,7 +66,7 @@ func (c *entryCounter) interleaved(t *testing.T, leases int) {
 	require.Positive(t, between, "others are granted locks while the session ends")
 }
 
-const largeSession = 4*machine.MaxEndRequests + 1
+const largeSession = 12*machine.MaxEndRequests + 1
 
 // openLarge opens a session with many leases.
 func openLarge(t *testing.T, c *cluster, ttl time.Duration, lost func(engine.Nonce, error)) *Session {
@@ -114,6 +121,7 @@ func TestLargeSessionEndsInPieces(t *testing.T) {
 			var others sync.WaitGroup
 			others.Go(func() { acquireUntil(t, c, done) })
 			other := openSession(t, c.backend(), time.Hour)
+			require.Eventually(t, counter.othersRun, time.Minute, time.Millisecond, "others acquire locks")
 			if closes {
 				require.NoError(t, s.Close(testContext(t)))
 				require.True(t, grab(t, other, 1, largeLock(largeSession-1), false), "the last lease has ended")
