@@ -137,11 +137,13 @@ func TestCloseAnswersQueuedOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		s := openSession(t, c.backend(), time.Minute).(*Session)
+		synctest.Wait() // the committer is idle, so it proposes nothing before it is woken
 		acquire, release := newWaitingCaller(), newWaitingCaller()
 		require.NoError(t, s.Begin(testContext(t), lockRequest(1, "a"), acquire))
 		require.NoError(t, s.BeginRelease(7, release))
 		n := c.leader()
 		require.NoError(t, n.Close())
+		synctest.Wait()
 		for _, w := range []waitingCaller{acquire, release} {
 			select {
 			case out := <-w.outcome:

@@ -114,5 +114,5 @@ func TestRoundsAreReported(t *testing.T) {
 	_, err = b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrHeld)
 	require.ErrorIs(t, rounds[len(rounds)-1].Err, engine.ErrHeld)
-	require.Zero(t, rounds[len(rounds)-1].Accepted)
+	require.Less(t, rounds[len(rounds)-1].Accepted, 2) // a node that was not asked for the first lease may accept
 }
