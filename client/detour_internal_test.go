@@ -34,7 +34,7 @@ func TestDetourBeginsAndEnds(t *testing.T) {
 	lock := []fencing.Resource{"a"}
 
 	require.Same(t, nodes, e.backend())
-	for _, no := range []error{engine.ErrHeld, redlockadapter.ErrVersion, engine.ErrTaken} {
+	for _, no := range []error{engine.ErrHeld, engine.ErrVersion, engine.ErrTaken} {
 		require.False(t, e.startDetour(t.Context(), lock, no), "%v: the nodes have answered", no)
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
+	"github.com/leased-project/leased/internal/perlease"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -151,7 +150,7 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 	switch {
 	case ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain):
 		return false
-	case errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, engine.ErrLost):
+	case errors.Is(err, engine.ErrVersion) || errors.Is(err, engine.ErrLost):
 		return false
 	}
 	topology := e.source.Topology()
@@ -190,32 +189,25 @@ func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl 
 	return e.service.Acquire(ctx, session, ttl, request)
 }
 
-// Renew extends leases. A lease on a lock that is leaving efficiency mode is not
-// extended, and a lease on a lock that has left it is lost. Leases that could not be
-// extended directly are extended through a member.
+// Renew extends leases. Those that could not be extended directly are extended through a
+// member.
 func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
-	errs := make([]error, len(leases))
-	var rest []int // indices into leases
-	topology := e.source.Topology()
-	for i := range leases {
-		if errs[i] = checkMode(&topology, &leases[i]); errs[i] == nil {
-			rest = append(rest, i)
-		}
-	}
-	if b := e.backend(); b != nil && len(rest) > 0 {
-		var again []int
-		for j, err := range b.Renew(ctx, pick(leases, rest)) {
-			errs[rest[j]] = err
-			if err != nil && e.startDetour(ctx, leases[rest[j]].Resources, err) {
-				again = append(again, rest[j])
-			}
-		}
-		rest = again
-	}
-	if len(rest) > 0 {
+	b := e.backend()
+	if b == nil {
 		e.usedService.Store(true)
-		for j, err := range e.service.Renew(ctx, pick(leases, rest)) {
-			errs[rest[j]] = err
+		return e.service.Renew(ctx, leases)
+	}
+	errs := b.Renew(ctx, leases)
+	var again []int // indices into leases
+	for i, err := range errs {
+		if err != nil && e.startDetour(ctx, leases[i].Resources, err) {
+			again = append(again, i)
+		}
+	}
+	if len(again) > 0 {
+		e.usedService.Store(true)
+		for j, err := range e.service.Renew(ctx, pick(leases, again)) {
+			errs[again[j]] = err
 		}
 	}
 	return errs
@@ -228,20 +220,6 @@ func pick(leases []engine.Held, indices []int) []engine.Held {
 		picked[j] = leases[i]
 	}
 	return picked
-}
-
-// checkMode returns why a lease cannot be renewed under the topology, nil if it can.
-func checkMode(topology *engine.Topology, held *engine.Held) error {
-	for _, name := range held.Resources {
-		mode, err := topology.ModeOf(name)
-		if err != nil {
-			return err
-		}
-		if mode != engine.Efficiency {
-			return fmt.Errorf("%w: lock %q has migrated to %s mode", engine.ErrTaken, string(name), mode)
-		}
-	}
-	return nil
 }
 
 // Release ends a lease, directly or through a member. A lease without a name can only

@@ -7,22 +7,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// acquisition is one call of Acquire or TryAcquire.
+// topologyTimeout is how long a call waits for a newer topology after an answer showed
+// that the known one is stale.
+const topologyTimeout = time.Second
+
+// acquisition is one call of Acquire or TryAcquire: it does what the core decides.
 type acquisition struct {
 	client   *Client
 	settings acquireSettings
-	began    engine.Instant
+	core     clientcore.Call
 	values   context.Context // of the hook Start; for the lease's context and the hooks
 	call     call
-
-	keepAlive *keepAlive   // of the session in use, nil before the first attempt
-	nonce     engine.Nonce // the attempt whose outcome is open, else 0
-	asked     bool         // the service was asked before
-	granted   engine.Instant
-	queued    atomic.Bool
+	reroute  context.CancelCauseFunc // ends the ask under way, nil if there is none; guarded by the Client's mu
+	queued   atomic.Bool
 }
 
 // wait acquires the lease. It gives up when ctx ends, the wait limit passes or the
@@ -45,11 +46,13 @@ func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
 }
 
 // run learns the lock's policy, re-enters a lease of the same holder if there is
-// one, and otherwise asks the service. ctx ends when the caller no longer waits.
+// one, and otherwise asks the engine. ctx ends when the caller no longer waits.
 func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
+	a.core.Try, a.core.Owner = a.settings.try, a
 	if err := a.learnPolicies(ctx); err != nil {
 		return nil, err
 	}
+	a.core.Request = a.settings.request
 	var record *holderRecord
 	if a.settings.reentrant {
 		if record, err = a.client.holders.begin(ctx, &a.settings); err != nil {
@@ -60,83 +63,144 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 			return l, err
 		}
 	}
-	defer a.leave()
-	err = a.client.retry(ctx, a.began, a.again, func() error {
-		l, err = a.askOnce(ctx, record)
-		return err
-	})
-	return l, err
+	for {
+		if l, err = a.ask(ctx, record); err == nil {
+			return l, nil
+		}
+		if err = a.failed(ctx, err); err != nil {
+			a.leave()
+			return nil, err
+		}
+	}
 }
 
-// again reports whether the acquisition continues after err, and calls the hook. The
-// next call replaces a lost session. An acquisition that does not wait for the lock is
-// retried for failoverTime: otherwise each failover of the service, or of its Redis
-// nodes, would be an error for the caller.
-func (a *acquisition) again(err error, elapsed time.Duration) bool {
-	if final(err) || a.settings.try && (elapsed >= failoverTime || !transient(err) && !matches(err, ErrLost)) {
-		return false
+// failed waits as long as the core says after a failure. It returns an error if the call
+// ends.
+func (a *acquisition) failed(ctx context.Context, err error) error {
+	c := a.client
+	now := c.clock.Now()
+	c.mu.Lock()
+	v := c.core.Failed(&a.core, now, err, ctx.Err() != nil)
+	c.mu.Unlock()
+	if s := a.core.Session(); s != nil && s.Over() != nil {
+		c.reportLost(now, v.Ended)
+		s.Owner.(*keepAlive).wakeUp()
 	}
-	emit(a.client.hooks.Waiting, a.values, a.event(err))
-	return true
+	if !v.Again {
+		return v.Err
+	}
+	emit(c.hooks.Waiting, a.values, a.event(v.Err))
+	if v.Newer {
+		c.awaitTopology(ctx, v.Version)
+	}
+	if sleep(ctx, v.Pause) != nil {
+		return v.Err
+	}
+	return nil
 }
 
-// askOnce asks the service once, with the nonce of the attempt whose outcome is
-// open if there is one.
-func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease, error) {
-	if a.keepAlive != nil && a.keepAlive.isOver() {
-		a.leave()
+// begin returns the open session to ask in, and the request.
+func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, error) {
+	c := a.client
+	c.syncTopology()
+	for now := a.now(); ; now = c.clock.Now() {
+		c.mu.Lock()
+		former := a.core.Session()
+		s, err := c.core.Route(&a.core, now, a.settings.timing, a.settings.fixed)
+		if former != nil && former != a.core.Session() {
+			former.Owner.(*keepAlive).wakeUp() // the attempt is to be released
+		}
+		if err != nil {
+			c.mu.Unlock()
+			return nil, engine.Request{}, err
+		}
+		k := c.keepAliveOf(s)
+		if s.IsOpen() {
+			request := c.core.Ask(&a.core, now)
+			c.mu.Unlock()
+			return k, request, nil
+		}
+		c.mu.Unlock()
+		if err := k.open(ctx); err != nil {
+			return nil, engine.Request{}, err
+		}
 	}
-	if a.keepAlive == nil {
-		a.keepAlive = a.client.joinKeepAlive(a.settings.timing, a.settings.fixed)
+}
+
+// now returns the time of the first ask, which needs no second look at the clock, or of a
+// later one.
+func (a *acquisition) now() engine.Instant {
+	if a.core.Session() == nil && !a.settings.reentrant {
+		return a.core.Began
 	}
-	k := a.keepAlive
-	if err := k.open(ctx); err != nil {
+	return a.client.clock.Now()
+}
+
+// ask asks the engine once.
+func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, error) {
+	c := a.client
+	k, request, err := a.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if a.nonce == 0 {
-		a.nonce = k.newNonce()
-	}
-	request := a.settings.request
-	request.Nonce = a.nonce
-	if a.settings.fixed || a.client.hooks.Waiting != nil {
+	if a.settings.fixed || c.hooks.Waiting != nil {
 		a.queued.Store(false)
 		request.Queued = a.reportQueued
 	}
-	before := a.began
-	if a.asked || a.settings.reentrant { // it has waited since then
-		before = a.client.clock.Now()
-	}
-	a.asked = true
-	grant, err := k.session.Acquire(ctx, request)
+	answer, err := a.askEngine(ctx, k, request)
 	if err != nil {
-		switch {
-		case ctx.Err() != nil: // the caller left before the answer, whatever the error says
-		case errors.Is(err, engine.ErrLost):
-			k.endSession(err)
-			a.endAttempt(err)
-		case engine.Refused(err):
-			a.endAttempt(err)
-		}
 		return nil, err
 	}
 	request.Queued = nil
-	g := &heldGrant{keepAlive: k, nonce: a.nonce, request: request, named: a.settings.named, grant: grant, sent: grant.Sent, record: record}
-	if g.sent.IsZero() {
-		g.sent = before
-	}
-	a.nonce = 0
-	a.client.holders.add(g)
-	a.granted = a.client.clock.Now()
-	l, err := k.accept(a.values, g, a.granted)
-	if err != nil {
-		a.client.holders.remove(g)
-		a.granted = engine.Instant{}
+	g := &heldGrant{keepAlive: k, request: request, named: a.settings.named, mode: answer.Mode, slot: answer.Slot, record: record}
+	g.Owner = g
+	now := c.clock.Now()
+	c.mu.Lock()
+	if err = c.core.Granted(&a.core, now, &g.Grant, answer); err != nil {
+		c.mu.Unlock()
+		k.wakeUp() // it is to be released
 		return nil, err
 	}
-	if a.settings.fixed && a.queued.Load() {
-		_ = k.renew(ctx) // the TTL of a lease without renewal starts now, not at the last keep-alive
+	c.holders.add(g)
+	l := g.add(&g.first, a.values)
+	if now.Until(g.Deadline()) < time.Second {
+		k.wakeUp() // otherwise run wakes up early enough
 	}
+	if !a.settings.fixed {
+		c.core.Leave(&a.core, now)
+		c.mu.Unlock()
+		return l, nil
+	}
+	c.mu.Unlock()
+	if a.queued.Load() {
+		_, _ = k.renewNow(ctx) // the TTL of a lease without renewal starts now, not at the last renewal
+	}
+	a.leave()
 	return l, nil
+}
+
+// askEngine asks the engine. A wait in efficiency mode ends when its lock is served
+// elsewhere.
+func (a *acquisition) askEngine(ctx context.Context, k *keepAlive, request engine.Request) (engine.Grant, error) {
+	if k.core.Key().Mode != engine.Efficiency || a.settings.try {
+		return k.session.Acquire(ctx, request)
+	}
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.setReroute(cancel)
+	defer a.setReroute(nil)
+	a.client.syncTopology() // it may have changed before setReroute
+	answer, err := k.session.Acquire(asking, request)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), clientcore.ErrRerouted) {
+		err = clientcore.ErrRerouted
+	}
+	return answer, err
+}
+
+func (a *acquisition) setReroute(cancel context.CancelCauseFunc) {
+	a.client.mu.Lock()
+	defer a.client.mu.Unlock()
+	a.reroute = cancel
 }
 
 // reportQueued is the callback for an attempt that was queued.
@@ -147,22 +211,17 @@ func (a *acquisition) reportQueued() {
 
 // leave ends the open attempt, if any, and the use of the session.
 func (a *acquisition) leave() {
-	if a.keepAlive == nil {
+	c := a.client
+	s := a.core.Session()
+	if s == nil {
 		return
 	}
-	a.endAttempt(nil)
-	now := a.granted
-	if now.IsZero() || a.settings.fixed { // a renewal may have followed the grant
-		now = a.client.clock.Now()
-	}
-	a.client.leaveKeepAlive(a.keepAlive, now)
-	a.keepAlive = nil
-}
-
-func (a *acquisition) endAttempt(err error) {
-	if a.nonce != 0 {
-		a.keepAlive.endAttempt(a.nonce, err)
-		a.nonce = 0
+	now := c.clock.Now()
+	c.mu.Lock()
+	c.core.Leave(&a.core, now)
+	c.mu.Unlock()
+	if s.Owner != nil {
+		s.Owner.(*keepAlive).wakeUp()
 	}
 }
 
@@ -210,5 +269,5 @@ func (a *acquisition) reportAcquired(ctx context.Context, l *Lease) {
 
 func (a *acquisition) event(err error) Event {
 	return Event{Resources: a.settings.request.Resources, Holder: a.settings.request.Holder, Mode: a.settings.request.Mode,
-		Elapsed: a.client.clock.Now().Since(a.began), Err: err}
+		Elapsed: a.client.clock.Now().Since(a.core.Began), Err: err}
 }

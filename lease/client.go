@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -17,6 +20,7 @@ import (
 type Client struct {
 	backend  engine.Backend
 	source   engine.TopologySource // nil if the backend has no policies of its own
+	routed   engine.RoutedBackend  // nil if the backend does not serve both modes
 	policies engine.Policies
 	clock    engine.Clock
 	onClose  []func(context.Context) error
@@ -27,12 +31,14 @@ type Client struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	mu         sync.Mutex
-	closed     bool
-	closeErr   error          // why sessions could not be closed at the service
-	work       sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
-	calls      map[*call]bool
-	keepAlives map[timing]*keepAlive
+	follow sync.Once // starts to follow the topology
+
+	mu       sync.Mutex
+	core     *clientcore.Core
+	closed   bool
+	closeErr error          // why sessions could not be closed at the service
+	work     sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
+	calls    map[*call]bool
 }
 
 // New returns a Client on a backend. If the backend has policies, a lock has the
@@ -43,9 +49,10 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 		return nil, fmt.Errorf("%w: the backend is nil", engine.ErrInvalid)
 	}
 	host, _ := os.Hostname() // without it the name is the process id alone
-	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepAlives: map[timing]*keepAlive{}}
-	c.calls = map[*call]bool{}
+	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), calls: map[*call]bool{},
+		core: clientcore.New(func(d time.Duration) time.Duration { return rand.N(d) })}
 	c.source, _ = backend.(engine.TopologySource)
+	c.routed, _ = backend.(engine.RoutedBackend)
 	for _, option := range options {
 		if err := option(c); err != nil {
 			return nil, err
@@ -129,7 +136,7 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 	uncertain := false // an earlier call may have broken the lease
 	return c.ask(ctx, func() error {
 		err := c.backend.Break(ctx, resource, token)
-		if uncertain && matches(err, ErrNotHeld) {
+		if uncertain && clientcore.Matches(err, ErrNotHeld) {
 			return nil
 		}
 		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
@@ -149,8 +156,15 @@ func (c *Client) Close(ctx context.Context) error {
 	for call := range c.calls {
 		call.cancel(ErrClosed)
 	}
+	sessions, ended := c.core.Close()
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
+	c.reportLost(c.clock.Now(), ended)
+	for _, s := range sessions {
+		if s.Owner != nil {
+			s.Owner.(*keepAlive).wakeUp()
+		}
+	}
 	err := c.awaitSessions(ctx)
 	for _, f := range onClose {
 		err = errors.Join(err, f(ctx))
@@ -193,7 +207,7 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 	if c.hooks.Start != nil {
 		ctx = c.hooks.Start(ctx, a.settings.request.Resources)
 	}
-	a.began, a.values = c.clock.Now(), ctx
+	a.core.Began, a.values = c.clock.Now(), ctx
 	var l *Lease
 	if err == nil {
 		l, err = a.wait(ctx)
@@ -236,62 +250,4 @@ func (c *Client) leave(call *call) {
 	c.mu.Unlock()
 	call.cancel(nil)
 	c.work.Done()
-}
-
-// joinKeepAlive returns the keep-alive for these timings, with one more user. The
-// caller calls leaveKeepAlive when done. A lease without renewal has a keep-alive of
-// its own.
-func (c *Client) joinKeepAlive(t timing, fixed bool) *keepAlive {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.keepAlives[t]
-	if k == nil || fixed {
-		k = newKeepAlive(c, t, fixed)
-	}
-	if !fixed {
-		c.keepAlives[t] = k
-	}
-	k.mu.Lock()
-	k.users++
-	k.mu.Unlock()
-	return k
-}
-
-// leaveKeepAlive removes a user from k.
-func (c *Client) leaveKeepAlive(k *keepAlive, now engine.Instant) {
-	k.mu.Lock()
-	k.users--
-	k.lastUsed = now
-	k.mu.Unlock()
-	if k.fixed {
-		k.wakeUp() // it has no other user
-	}
-}
-
-// removeKeepAlive makes sure that no new acquisition joins k.
-func (c *Client) removeKeepAlive(k *keepAlive) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.keepAlives[k.timing] == k {
-		delete(c.keepAlives, k.timing)
-	}
-}
-
-// retireKeepAlive removes k if it is unused, and reports whether it did. It holds
-// both mutexes, so that no acquisition joins in between.
-func (c *Client) retireKeepAlive(k *keepAlive) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over == nil && (k.users > 0 || len(k.grants) > 0) {
-		return false
-	}
-	if k.over == nil {
-		k.over = engine.ErrReleased
-	}
-	if c.keepAlives[k.timing] == k {
-		delete(c.keepAlives, k.timing)
-	}
-	return true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 )
 
 // Leader is the leader of an election. The zero Leader means that there is none. A
@@ -40,7 +41,7 @@ func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func
 		case err != nil && !(lost != nil && reportsLoss(err)):
 			return errors.Join(err, lost)
 		}
-		if sleep(ctx, pause(0)) != nil {
+		if sleep(ctx, c.core.Pause(0)) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -69,7 +70,7 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed
 
 	var last Leader
 	first := true
-	err = c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return !final(err) }, func() error {
+	err = c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return !clientcore.Final(err) }, func() error {
 		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader
 			if len(s.Holders) > 0 {

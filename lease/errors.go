@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -50,25 +51,8 @@ var (
 	// ErrInvalid reports a request that breaks a rule. The message names the rule.
 	ErrInvalid = engine.ErrInvalid
 	// ErrClosed reports that the Client was closed.
-	ErrClosed = errors.New("client is closed")
+	ErrClosed = clientcore.ErrClosed
 )
-
-// final reports whether another attempt cannot help, even for a caller that is
-// willing to wait. An error that matches no sentinel is uncertain, so another
-// attempt is worthwhile.
-func final(err error) bool {
-	return engine.Refused(err) || matches(err, fencing.ErrInvalidResource, ErrClosed, ErrForbidden, ErrLimit)
-}
-
-// matches reports whether err is one of the sentinels and not uncertain.
-func matches(err error, sentinels ...error) bool {
-	for _, sentinel := range sentinels {
-		if errors.Is(err, sentinel) {
-			return !errors.Is(err, ErrUncertain)
-		}
-	}
-	return false
-}
 
 // codes has the code of each error, in the order in which Code compares them. An error
 // that may have taken effect is uncertain whatever else it is.

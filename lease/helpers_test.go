@@ -84,25 +84,28 @@ func (s *tappedSession) Acquire(ctx context.Context, r engine.Request) (engine.G
 	return s.Session.Acquire(ctx, r)
 }
 
-func (s *tappedSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s *tappedSession) Renew(ctx context.Context, held ...engine.Held) ([]engine.Nonce, error) {
+	next := func(ctx context.Context) ([]engine.Nonce, error) { return s.Session.Renew(ctx, held...) }
 	if tap := s.backend.now().renew; tap != nil {
-		return tap(ctx, s.Session.Renew)
+		return tap(ctx, next)
 	}
-	return s.Session.Renew(ctx)
+	return next(ctx)
 }
 
-func (s *tappedSession) Release(ctx context.Context, n engine.Nonce) error {
+func (s *tappedSession) Release(ctx context.Context, held engine.Held) error {
+	next := func(ctx context.Context, _ engine.Nonce) error { return s.Session.Release(ctx, held) }
 	if tap := s.backend.now().release; tap != nil {
-		return tap(ctx, n, s.Session.Release)
+		return tap(ctx, held.Nonce, next)
 	}
-	return s.Session.Release(ctx, n)
+	return next(ctx, held.Nonce)
 }
 
-func (s *tappedSession) Close(ctx context.Context) error {
+func (s *tappedSession) Close(ctx context.Context, held ...engine.Held) error {
+	next := func(ctx context.Context) error { return s.Session.Close(ctx, held...) }
 	if tap := s.backend.now().closing; tap != nil {
-		return tap(ctx, s.Session.Close)
+		return tap(ctx, next)
 	}
-	return s.Session.Close(ctx)
+	return next(ctx)
 }
 
 // setup is a memory backend with taps and a client on it, inside a synctest bubble.

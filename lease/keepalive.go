@@ -4,240 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-const (
-	// maxTimer bounds how late a keepAlive notices that the machine was suspended,
-	// because timers do not run then.
-	maxTimer = time.Second
-	// maxRelease bounds a release, and the close of a session.
-	maxRelease = 5 * time.Second
-)
+// maxRelease bounds a release, and the close of a session.
+const maxRelease = 5 * time.Second
 
-// keepAlive keeps one session alive, with every grant and every attempt in it. One
-// goroutine serves any number of grants.
-//
-// A grant ends at its deadline. Until a keep-alive covers it, the deadline counts
-// from its own request; after that, from the last answered keep-alive. An attempt
-// that ended here but perhaps not at the service is released in the background
-// until the service confirms it.
+// keepAlive runs one session of the core: it opens the session at the engine, does what
+// is due, and closes it. One goroutine serves any number of grants. The Client's mu guards
+// the fields below it.
 type keepAlive struct {
-	client *Client
-	id     engine.SessionID
-	timing timing
-	fixed  bool // serves one lease, and does not renew it once it is granted
+	client  *Client
+	core    *clientcore.Session
+	opening chan struct{} // a mutex: held while the session is being opened
+	wake    chan struct{}
 
-	opening  chan struct{} // a mutex: held while the session is being opened
-	renewing chan struct{} // a mutex: held while a keep-alive is under way
-	wake     chan struct{}
-
-	mu          sync.Mutex
-	session     engine.Session // nil until opened
-	lastNonce   engine.Nonce
-	users       int                    // acquisitions that use the session
-	releasing   int                    // calls of Lease.Release that wait for the service
-	attempts    map[engine.Nonce]error // open attempts; the error is a loss that overtook the grant
-	grants      map[engine.Nonce]*heldGrant
-	uncovered   map[engine.Nonce]*heldGrant // the grants that no keep-alive covers yet
-	releases    map[engine.Nonce]bool       // to be confirmed by the service; true while a call is under way
-	lastRenewed engine.Instant              // before the last answered keep-alive was sent
-	lastSent    engine.Instant              // before the last keep-alive was sent
-	failing     bool                        // the last keep-alive failed
-	round       uint64                      // number of keep-alives sent
-	lastUsed    engine.Instant              // when there was last a grant or a user
-	over        error                       // why the session ended, nil while it lives
-	releaseTime context.Context             // ends the calls of Lease.Release that begin now; nil if the next one makes it
+	session     engine.Session  // nil until opened
+	renewed     chan struct{}   // closed when the renewal under way has ended
+	releaseTime context.Context // ends the calls of Lease.Release that begin now; nil if the next one makes it
 }
 
-func newKeepAlive(c *Client, t timing, fixed bool) *keepAlive {
-	return &keepAlive{
-		client: c, id: engine.NewSessionID(), timing: t, fixed: fixed,
-		opening: make(chan struct{}, 1), renewing: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		attempts: map[engine.Nonce]error{}, grants: map[engine.Nonce]*heldGrant{}, uncovered: map[engine.Nonce]*heldGrant{}, releases: map[engine.Nonce]bool{},
+// keepAliveOf returns the keepAlive of a session. The caller holds mu.
+func (c *Client) keepAliveOf(s *clientcore.Session) *keepAlive {
+	if s.Owner == nil {
+		s.Owner = &keepAlive{client: c, core: s, opening: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	}
+	return s.Owner.(*keepAlive)
 }
 
 // open opens the session if it is not open. Concurrent callers wait for the one
 // that opens it, and try themselves if it fails.
 func (k *keepAlive) open(ctx context.Context) error {
-	if k.isOpen() {
-		return nil
-	}
 	select {
 	case k.opening <- struct{}{}:
 		defer func() { <-k.opening }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if k.isOpen() {
+	c := k.client
+	c.mu.Lock()
+	open := k.session != nil
+	c.mu.Unlock()
+	if open {
 		return nil
 	}
-	sent := k.client.clock.Now()
-	session, err := k.client.backend.Open(ctx, engine.SessionConfig{ID: k.id, TTL: k.timing.ttl, Clock: k.client.clock, Lost: k.lost})
+	sent, key := c.clock.Now(), k.core.Key()
+	session, err := c.backend.Open(ctx, engine.SessionConfig{ID: k.core.ID(), TTL: key.TTL, Mode: key.Mode, Clock: c.clock, Lost: k.lost})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
-	k.mu.Lock()
-	k.session, k.lastRenewed, k.lastSent, k.lastUsed = session, sent, sent, sent
-	k.mu.Unlock()
-	k.client.work.Go(k.run)
+	c.mu.Lock()
+	k.session = session
+	k.core.Opened(sent)
+	c.mu.Unlock()
+	c.work.Go(k.run)
 	return nil
-}
-
-func (k *keepAlive) isOpen() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.session != nil
-}
-
-// newNonce begins an attempt. The caller ends it with endAttempt or accept.
-func (k *keepAlive) newNonce() engine.Nonce {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lastNonce++
-	k.attempts[k.lastNonce] = nil
-	return k.lastNonce
-}
-
-// endAttempt ends an attempt without a grant. Unless err is a certain refusal the
-// attempt is released, so that the service does not grant it later.
-func (k *keepAlive) endAttempt(nonce engine.Nonce, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.attempts, nonce)
-	if !engine.Refused(err) {
-		k.releaseLater(nonce)
-	}
-}
-
-// accept turns a grant into a lease, unless the grant has ended by now.
-func (k *keepAlive) accept(ctx context.Context, g *heldGrant, now engine.Instant) (*Lease, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	g.round, g.since = k.round, now
-	err := k.attempts[g.nonce]
-	switch {
-	case k.over != nil:
-		err = k.over
-	case err != nil: // the loss arrived before the grant
-	case !g.grant.Token.Valid():
-		err = fmt.Errorf("%w: the service granted the invalid token %d", engine.ErrUncertain, g.grant.Token)
-	case g.request.Mode != engine.AnyMode && g.grant.Mode != g.request.Mode:
-		err = &engine.ModeError{Resource: g.named, Want: g.request.Mode, Have: g.grant.Mode}
-	case now.Until(k.deadline(g)) <= 0:
-		err = fmt.Errorf("%w before the grant arrived", engine.ErrExpired)
-	}
-	delete(k.attempts, g.nonce)
-	if err != nil {
-		k.releaseLater(g.nonce)
-		return nil, err
-	}
-	k.grants[g.nonce] = g
-	k.uncovered[g.nonce] = g
-	if now.Until(k.deadline(g)) < maxTimer {
-		k.wakeUp() // otherwise run wakes up early enough
-	}
-	return g.add(&g.first, ctx), nil
-}
-
-// deadline returns when g ends if it is not renewed. The caller holds mu.
-func (k *keepAlive) deadline(g *heldGrant) engine.Instant {
-	from := g.sent
-	if g.covered {
-		from = k.lastRenewed
-	}
-	return from.Add(k.timing.validity())
-}
-
-// check returns why l has ended, nil if it has not. It reads the clock itself
-// because timers may be late.
-func (k *keepAlive) check(l *Lease) error {
-	now := k.client.clock.Now()
-	k.mu.Lock()
-	ended := k.expire(now, l.grant)
-	err := l.cause()
-	k.mu.Unlock()
-	k.reportLost(now, ended)
-	return err
-}
-
-// expire ends those of the grants whose deadline has passed, and returns them. The
-// caller holds mu, and calls reportLost with the result when it no longer does.
-func (k *keepAlive) expire(now engine.Instant, grants ...*heldGrant) []*heldGrant {
-	var ended []*heldGrant
-	for _, g := range grants {
-		if g.ended == nil && now.Until(k.deadline(g)) <= 0 {
-			k.end(g, engine.ErrExpired)
-			k.releaseLater(g.nonce)
-			ended = append(ended, g)
-		}
-	}
-	return ended
-}
-
-// end marks g as ended. The caller holds mu.
-func (k *keepAlive) end(g *heldGrant, err error) {
-	g.ended = err
-	delete(k.grants, g.nonce)
-	delete(k.uncovered, g.nonce)
-}
-
-// reportLost ends the contexts of all leases of lost grants, then calls the hooks: a
-// slow hook must not keep a context open. The caller does not hold mu.
-func (k *keepAlive) reportLost(now engine.Instant, lost []*heldGrant) {
-	leases := make([][]*Lease, len(lost))
-	for i, g := range lost {
-		leases[i] = g.cancelLeases()
-	}
-	if k.client.hooks.Lost == nil {
-		return
-	}
-	for i, g := range lost {
-		for _, l := range leases[i] {
-			k.client.hooks.Lost(l.Context(), g.event(now, g.ended))
-		}
-	}
-}
-
-// lost is the callback for losses that the backend reports.
-func (k *keepAlive) lost(nonce engine.Nonce, err error) {
-	if !errors.Is(err, engine.ErrLost) {
-		err = fmt.Errorf("%w: %w", engine.ErrNotHeld, err)
-	}
-	k.mu.Lock()
-	g := k.grants[nonce]
-	if g != nil {
-		k.end(g, err)
-	} else if _, open := k.attempts[nonce]; open {
-		k.attempts[nonce] = err
-	}
-	k.mu.Unlock()
-	if g != nil {
-		k.reportLost(k.client.clock.Now(), []*heldGrant{g})
-	}
-}
-
-// endSession ends the session and every grant in it.
-func (k *keepAlive) endSession(err error) {
-	k.client.removeKeepAlive(k)
-	k.mu.Lock()
-	if k.over == nil {
-		k.over = err
-	}
-	ended := slices.Collect(maps.Values(k.grants))
-	for _, g := range ended {
-		k.end(g, err)
-	}
-	clear(k.releases)
-	k.mu.Unlock()
-	k.reportLost(k.client.clock.Now(), ended)
-	k.wakeUp()
 }
 
 // wakeUp makes run look again. The caller may hold mu.
@@ -248,9 +72,149 @@ func (k *keepAlive) wakeUp() {
 	}
 }
 
-// isOver reports whether the session has ended.
-func (k *keepAlive) isOver() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.over != nil
+// run does what is due in the session, until the session is no longer needed.
+func (k *keepAlive) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	c := k.client
+	for {
+		select {
+		case <-timer.C:
+		case <-k.wake:
+		}
+		now := c.clock.Now()
+		c.mu.Lock()
+		actions := k.core.Step(now)
+		if actions.Renewal != nil {
+			k.renewed = make(chan struct{})
+		}
+		c.mu.Unlock()
+		if r := actions.Renewal; r != nil {
+			c.work.Go(func() { _ = k.renew(c.ctx, r) })
+		}
+		for _, held := range actions.Release {
+			c.work.Go(func() { k.releaseLater(held) })
+		}
+		c.reportLost(now, actions.Ended)
+		if actions.Close {
+			k.close()
+			return
+		}
+		timer.Reset(actions.Next)
+	}
+}
+
+// lost is the callback for losses that the engine reports.
+func (k *keepAlive) lost(nonce engine.Nonce, err error) {
+	c := k.client
+	c.mu.Lock()
+	g := k.core.Lost(nonce, err)
+	c.mu.Unlock()
+	if g != nil {
+		c.reportLost(c.clock.Now(), []*clientcore.Grant{g})
+		k.wakeUp() // it may have to be released
+	}
+}
+
+// endSession ends the session and every grant in it.
+func (k *keepAlive) endSession(err error) {
+	c := k.client
+	c.mu.Lock()
+	ended := k.core.End(err)
+	c.mu.Unlock()
+	c.reportLost(c.clock.Now(), ended)
+	k.wakeUp()
+}
+
+// renewNow sends a renewal, after any that is under way.
+func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
+	c := k.client
+	for {
+		c.mu.Lock()
+		r, err := k.core.StartRenewal(c.clock.Now())
+		if r != nil {
+			k.renewed = make(chan struct{})
+		}
+		under := k.renewed
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case r != nil:
+			return r, k.renew(ctx, r)
+		}
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// renew sends a renewal that was started, and calls the hook.
+func (k *keepAlive) renew(ctx context.Context, r *clientcore.Renewal) error {
+	c := k.client
+	limited, cancel := context.WithTimeout(ctx, k.core.Key().Renew)
+	extended, err := k.session.Renew(limited, r.Held...)
+	cancel()
+	if errors.Is(err, engine.ErrLost) {
+		k.endSession(err)
+	}
+	c.mu.Lock()
+	err = k.core.Renewed(r, extended, err)
+	close(k.renewed)
+	c.mu.Unlock()
+	k.wakeUp()
+	if c.hooks.Renewed != nil {
+		c.hooks.Renewed(Renewal{Session: k.core.ID(), Leases: r.Leases, Elapsed: c.clock.Now().Since(r.Sent), Err: err})
+	}
+	return err
+}
+
+// releaseLater releases an attempt once, in the background.
+func (k *keepAlive) releaseLater(held engine.Held) {
+	c := k.client
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(maxRelease, k.core.Key().TTL))
+	defer cancel()
+	err := k.session.Release(ctx, held)
+	c.mu.Lock()
+	k.core.ReleasedLater(c.clock.Now(), held.Nonce, err)
+	c.mu.Unlock()
+	k.wakeUp()
+}
+
+// close closes the session at the service, unless the service ended it. A session that
+// cannot be closed ends with its TTL.
+func (k *keepAlive) close() {
+	c := k.client
+	c.mu.Lock()
+	held, needed := k.core.Closing()
+	c.mu.Unlock()
+	if !needed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(maxRelease, k.core.Key().TTL))
+	defer cancel()
+	err := c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return clientcore.Transient(err) },
+		func() error { return k.session.Close(ctx, held...) })
+	if err != nil && !errors.Is(err, engine.ErrLost) {
+		c.sessionNotClosed(fmt.Errorf("session %s: %w", k.core.ID(), err))
+	}
+}
+
+// reportLost ends the contexts of all leases of lost grants, then calls the hooks: a slow
+// hook must not keep a context open. The caller does not hold mu.
+func (c *Client) reportLost(now engine.Instant, lost []*clientcore.Grant) {
+	leases := make([][]*Lease, len(lost))
+	for i, g := range lost {
+		leases[i] = g.Owner.(*heldGrant).cancelLeases()
+	}
+	if c.hooks.Lost == nil {
+		return
+	}
+	for i, g := range lost {
+		for _, l := range leases[i] {
+			c.hooks.Lost(l.Context(), l.grant.event(now, g.Err()))
+		}
+	}
 }

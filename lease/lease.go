@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -18,7 +19,7 @@ type Lease struct {
 	grant  *heldGrant
 	values context.Context // of the context given to Acquire
 
-	// Guarded by the keepAlive's mu.
+	// Guarded by the Client's mu.
 	released bool
 	ctx      context.Context // nil until the caller asks for it
 	cancel   context.CancelCauseFunc
@@ -27,28 +28,24 @@ type Lease struct {
 // heldGrant is a grant of the service. Its leases share it: one, or several of a
 // re-entrant holder.
 type heldGrant struct {
+	clientcore.Grant // guarded by the Client's mu, except for Held and Since
+
 	keepAlive *keepAlive
-	nonce     engine.Nonce
 	request   engine.Request
 	named     fencing.Resource // the one that the caller named first
-	grant     engine.Grant
-	since     engine.Instant // when it arrived
-	record    *holderRecord  // nil if not re-entrant
+	mode      Mode
+	slot      int
+	record    *holderRecord // nil if not re-entrant
 
 	signatures signatures
 
-	// Guarded by the keepAlive's mu.
-	sent     engine.Instant // the deadline counts from here, unless covered
-	round    uint64         // the last keep-alive that was sent before it was granted
-	extended uint64         // the last keep-alive that extended it
-	covered  bool           // the deadline counts from the last answered keep-alive
-	ended    error          // why it ended, nil while it is held
-	leases   []*Lease
-	first    Lease     // most grants have one lease
-	room     [1]*Lease // for leases
+	// Guarded by the Client's mu.
+	leases []*Lease
+	first  Lease     // most grants have one lease
+	room   [1]*Lease // for leases
 }
 
-// add makes l a lease of the grant. The caller holds the keepAlive's mu.
+// add makes l a lease of the grant. The caller holds mu.
 func (g *heldGrant) add(l *Lease, values context.Context) *Lease {
 	l.grant, l.values = g, values
 	if g.leases == nil {
@@ -58,20 +55,19 @@ func (g *heldGrant) add(l *Lease, values context.Context) *Lease {
 	return l
 }
 
-// cause returns why the lease has ended, nil if it has not. The caller holds the
-// keepAlive's mu.
+// cause returns why the lease has ended, nil if it has not. The caller holds mu.
 func (l *Lease) cause() error {
 	if l.released {
 		return engine.ErrReleased
 	}
-	return l.grant.ended
+	return l.grant.Grant.Err()
 }
 
 // cancelLeases ends the contexts of the leases of an ended grant, and returns the leases.
 func (g *heldGrant) cancelLeases() []*Lease {
-	k := g.keepAlive
-	k.mu.Lock()
-	leases, cause := g.leases, g.ended
+	c := g.keepAlive.client
+	c.mu.Lock()
+	leases, cause := g.leases, g.Grant.Err()
 	g.leases = nil
 	var cancel []context.CancelCauseFunc // of the contexts that callers have asked for
 	for _, l := range leases {
@@ -79,16 +75,16 @@ func (g *heldGrant) cancelLeases() []*Lease {
 			cancel = append(cancel, l.cancel)
 		}
 	}
-	k.mu.Unlock()
+	c.mu.Unlock()
 	for _, f := range cancel {
 		f(cause)
 	}
-	k.client.holders.remove(g)
+	c.holders.remove(g)
 	return leases
 }
 
 // Token returns the fencing token to pass with every write.
-func (l *Lease) Token() fencing.Token { return l.grant.grant.Token }
+func (l *Lease) Token() fencing.Token { return l.grant.Held.Token }
 
 // Resource returns the name that was acquired; for a set, the one that was named
 // first.
@@ -98,7 +94,7 @@ func (l *Lease) Resource() fencing.Resource { return l.grant.named }
 func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.grant.request.Resources) }
 
 // Slot returns the number of the permit, from 1, or 0 if the lease is not a permit.
-func (l *Lease) Slot() int { return l.grant.grant.Slot }
+func (l *Lease) Slot() int { return l.grant.slot }
 
 // GateResource returns the name to give to a gate along with Token. It is the
 // resource, or for a permit the name of its slot: permits are held at the same
@@ -112,7 +108,7 @@ func (l *Lease) GateResource() fencing.Resource {
 }
 
 // Mode returns the mode of the lock.
-func (l *Lease) Mode() Mode { return l.grant.grant.Mode }
+func (l *Lease) Mode() Mode { return l.grant.mode }
 
 // Holder returns the name that others see as the holder of the lock.
 func (l *Lease) Holder() string { return l.grant.request.Holder }
@@ -122,9 +118,9 @@ func (l *Lease) Holder() string { return l.grant.request.Holder }
 // Acquire but not its cancellation. After the machine was suspended it may end up
 // to a second late; Err does not.
 func (l *Lease) Context() context.Context {
-	k := l.grant.keepAlive
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	mu := &l.grant.keepAlive.client.mu
+	mu.Lock()
+	defer mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(l.values))
 		if cause := l.cause(); cause != nil {
@@ -140,30 +136,58 @@ func (l *Lease) Done() <-chan struct{} { return l.Context().Done() }
 // Err returns nil while the client does not know that the lease has ended. Then it
 // returns ErrReleased, ErrClosed, or an error that matches ErrLost. A nil does not
 // permit a write; only a gate that checks Token does.
-func (l *Lease) Err() error { return l.grant.keepAlive.check(l) }
+func (l *Lease) Err() error {
+	k := l.grant.keepAlive
+	c := k.client
+	now := c.clock.Now() // timers may be late
+	c.mu.Lock()
+	expired := l.grant.Check(now)
+	err := l.cause()
+	c.mu.Unlock()
+	if expired {
+		c.reportLost(now, []*clientcore.Grant{&l.grant.Grant})
+		k.wakeUp()
+	}
+	return err
+}
 
 // Deadline returns when the lease ends if it is not renewed, by the more pessimistic
 // of two clocks.
 func (l *Lease) Deadline() time.Time {
-	k := l.grant.keepAlive
-	now := k.client.clock.Now()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return now.Time().Add(now.Until(k.deadline(l.grant)))
+	c := l.grant.keepAlive.client
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Time().Add(now.Until(l.grant.Grant.Deadline()))
 }
 
 // Renew extends the lease now, and with it the other leases of its session. Only
 // leases without automatic renewal need it.
-func (l *Lease) Renew(ctx context.Context) error { return l.grant.keepAlive.renewLease(ctx, l) }
+func (l *Lease) Renew(ctx context.Context) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	k := l.grant.keepAlive
+	renewal, renewErr := k.renewNow(ctx)
+	if err := l.Err(); err != nil {
+		return err
+	}
+	k.client.mu.Lock()
+	defer k.client.mu.Unlock()
+	if renewal != nil && l.grant.CoveredBy(renewal) {
+		return nil // if others failed, not this one
+	}
+	return renewErr
+}
 
 // Release releases the lease. Its Context ends first. Then it calls the service, even
 // if ctx has ended: only the values of ctx are used, and the call takes a few
 // seconds at most. If the service does not confirm the release, Release returns why
 // and retries in the background. A second Release, or one after the lease was lost,
 // returns what Err returns.
-func (l *Lease) Release(ctx context.Context) error { return l.grant.keepAlive.releaseLease(ctx, l) }
+func (l *Lease) Release(ctx context.Context) error { return l.release(ctx) }
 
 func (g *heldGrant) event(now engine.Instant, err error) Event {
-	return Event{Resources: g.request.Resources, Holder: g.request.Holder, Token: g.grant.Token,
-		Mode: g.grant.Mode, Elapsed: now.Since(g.since), Err: err}
+	return Event{Resources: g.request.Resources, Holder: g.request.Holder, Token: g.Held.Token,
+		Mode: g.mode, Elapsed: now.Since(g.Since), Err: err}
 }

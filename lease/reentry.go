@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -135,25 +136,29 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 		return nil, nil
 	}
 	k := g.keepAlive
-	now := k.client.clock.Now()
-	k.mu.Lock()
-	expired := k.expire(now, g)
+	c, key := k.client, k.core.Key()
+	now := c.clock.Now()
+	c.mu.Lock()
+	expired := g.Check(now)
 	switch {
-	case g.ended != nil:
+	case g.Grant.Err() != nil:
 	case g.request.Kind != s.request.Kind:
 		err = fmt.Errorf("%w: holder %q holds it as %s and cannot re-enter it as %s; release it first",
 			engine.ErrInvalid, s.request.Holder, g.request.Kind, s.request.Kind)
-	case s.request.Mode != engine.AnyMode && s.request.Mode != g.grant.Mode:
-		err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.grant.Mode}
-	case s.ttl != 0 && s.ttl != k.timing.ttl || s.fixed && !k.fixed || s.request.Permits != g.request.Permits ||
+	case s.request.Mode != engine.AnyMode && s.request.Mode != g.mode:
+		err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.mode}
+	case s.ttl != 0 && s.ttl != key.TTL || s.fixed && !k.core.Fixed() || s.request.Permits != g.request.Permits ||
 		s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.request.Metadata):
 		err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
 			engine.ErrInvalid, s.request.Holder)
 	default:
 		l = g.add(&Lease{}, ctx)
 	}
-	k.mu.Unlock()
-	k.reportLost(now, expired)
+	c.mu.Unlock()
+	if expired {
+		c.reportLost(now, []*clientcore.Grant{&g.Grant})
+		k.wakeUp()
+	}
 	return l, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -33,7 +34,7 @@ func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 	}
 	// After an uncertain outcome, a second call could count the write twice.
 	again := func(err error, elapsed time.Duration) bool {
-		return matches(err, ErrUnavailable) && elapsed < failoverTime
+		return clientcore.Matches(err, ErrUnavailable) && elapsed < clientcore.FailoverTime
 	}
 	err = c.retry(ctx, c.clock.Now(), again, func() error { return reporter.ReportRefusal(ctx, refusal) })
 	if err != nil {

@@ -3,61 +3,70 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// releaseLease implements Lease.Release. The last lease of a grant releases it at
-// the service.
-func (k *keepAlive) releaseLease(ctx context.Context, l *Lease) error {
-	now := k.client.clock.Now()
-	g := l.grant
-	k.mu.Lock()
-	expired := k.expire(now, g)
+// release implements Lease.Release. The last lease of a grant releases it at the service.
+func (l *Lease) release(ctx context.Context) error {
+	g, k := l.grant, l.grant.keepAlive
+	c := k.client
+	now := c.clock.Now()
+	c.mu.Lock()
+	expired := g.Check(now)
 	if err := l.cause(); err != nil {
-		k.mu.Unlock()
-		k.reportLost(now, expired)
+		c.mu.Unlock()
+		if expired {
+			c.reportLost(now, []*clientcore.Grant{&g.Grant})
+			k.wakeUp()
+		}
 		return err
 	}
 	l.released = true
 	g.leases = slices.DeleteFunc(g.leases, func(other *Lease) bool { return other == l })
 	cancel, last := l.cancel, len(g.leases) == 0
 	if last {
-		k.end(g, engine.ErrReleased)
-		k.releasing++ // keeps the session until the service confirms
+		g.Grant.Release()
 		ctx = releaseContext{k.limitRelease(), ctx}
 	}
-	k.mu.Unlock()
+	c.mu.Unlock()
 
 	if cancel != nil {
 		cancel(engine.ErrReleased)
 	}
 	var err error
 	if last {
-		k.client.holders.remove(g)
-		err = k.release(ctx, g.nonce, now)
+		c.holders.remove(g)
+		err = k.release(ctx, g.Held, now)
 	}
-	if k.client.hooks.Released != nil {
-		k.client.hooks.Released(l.Context(), g.event(now, err))
+	if c.hooks.Released != nil {
+		c.hooks.Released(l.Context(), g.event(now, err))
 	}
 	return err
 }
 
-// release releases an attempt at the service, and retries until ctx ends. The caller has
-// counted it as releasing.
-func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce, now engine.Instant) error {
-	err := k.client.retry(ctx, now, func(err error, _ time.Duration) bool { return !final(err) && !k.isOver() },
-		func() error { return k.releaseOnce(ctx, nonce) })
-	k.mu.Lock()
-	k.releasing--
-	if err != nil {
-		k.releaseLater(nonce)
+// release releases a grant at the service, and retries until ctx ends.
+func (k *keepAlive) release(ctx context.Context, held engine.Held, now engine.Instant) error {
+	c := k.client
+	again := func(err error, _ time.Duration) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !clientcore.Final(err) && k.core.Over() == nil
 	}
-	k.mu.Unlock()
-	if k.fixed {
+	err := c.retry(ctx, now, again, func() error {
+		err := k.session.Release(ctx, held)
+		if errors.Is(err, engine.ErrLost) { // a lost session counts as released
+			return nil
+		}
+		return err
+	})
+	c.mu.Lock()
+	k.core.Released(held, err)
+	c.mu.Unlock()
+	if err != nil || k.core.Fixed() {
 		k.wakeUp()
 	}
 	return err
@@ -68,12 +77,12 @@ func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce, now engine.
 // release. The caller holds mu.
 func (k *keepAlive) limitRelease() context.Context {
 	if k.releaseTime == nil || k.releaseTime.Err() != nil { // after a pause, the timer may be late
-		limit := min(maxRelease, k.timing.ttl)
+		limit := min(maxRelease, k.core.Key().TTL)
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		context.AfterFunc(ctx, cancel) // it ends by itself
 		time.AfterFunc(limit/8, func() {
-			k.mu.Lock()
-			defer k.mu.Unlock()
+			k.client.mu.Lock()
+			defer k.client.mu.Unlock()
 			k.releaseTime = nil
 		})
 		k.releaseTime = ctx
@@ -94,66 +103,4 @@ func (c releaseContext) Value(key any) any {
 		return v
 	}
 	return c.values.Value(key)
-}
-
-// releaseOnce releases an attempt by one call. A lost session counts as released.
-func (k *keepAlive) releaseOnce(ctx context.Context, nonce engine.Nonce) error {
-	err := k.session.Release(ctx, nonce)
-	if errors.Is(err, engine.ErrLost) {
-		return nil
-	}
-	return err
-}
-
-// releaseLater has an attempt released in the background. The caller holds mu.
-func (k *keepAlive) releaseLater(nonce engine.Nonce) {
-	if k.over == nil && k.session != nil {
-		k.releases[nonce] = false
-		k.wakeUp()
-	}
-}
-
-// startReleases starts the background releases. The caller holds mu.
-func (k *keepAlive) startReleases() {
-	for nonce, underWay := range k.releases {
-		if underWay {
-			continue
-		}
-		k.releases[nonce] = true
-		k.client.work.Go(func() { k.releaseUntilDone(nonce) })
-	}
-}
-
-// releaseUntilDone releases an attempt, and retries until the service confirms it or
-// the session ends.
-func (k *keepAlive) releaseUntilDone(nonce engine.Nonce) {
-	err := k.client.retry(k.client.ctx, k.client.clock.Now(), func(error, time.Duration) bool { return !k.isOver() }, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
-		defer cancel()
-		return k.releaseOnce(ctx, nonce)
-	})
-	if err != nil && k.client.ctx.Err() != nil {
-		return // closing the session releases it
-	}
-	k.mu.Lock()
-	delete(k.releases, nonce)
-	k.mu.Unlock()
-	k.wakeUp()
-}
-
-// closeSession closes the session at the service, unless the service ended it. A
-// session that cannot be closed ends with its TTL.
-func (k *keepAlive) closeSession() {
-	k.mu.Lock()
-	over := k.over
-	k.mu.Unlock()
-	if errors.Is(over, engine.ErrLost) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
-	defer cancel()
-	err := k.client.retry(ctx, k.client.clock.Now(), func(err error, _ time.Duration) bool { return transient(err) }, func() error { return k.session.Close(ctx) })
-	if err != nil && !errors.Is(err, engine.ErrLost) {
-		k.client.sessionNotClosed(fmt.Errorf("session %s: %w", k.id, err))
-	}
 }

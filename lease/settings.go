@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -13,22 +14,12 @@ type acquireSettings struct {
 	named     fencing.Resource
 	request   engine.Request
 	ttl       time.Duration // 0 if the call leaves it to the policy
-	timing    timing
+	timing    clientcore.Timing
 	try       bool // do not wait for the lock
 	waitLimit time.Duration
 	fixed     bool // no renewal
 	reentrant bool
 }
-
-// timing selects the session: leases with equal timings share one.
-type timing struct {
-	ttl, renew, drift time.Duration
-}
-
-func timingOf(p engine.Policy) timing { return timing{ttl: p.TTL, renew: p.Renew, drift: p.Drift} }
-
-// validity returns how long a lease lasts, counted from before the request was sent.
-func (t timing) validity() time.Duration { return t.ttl - t.drift }
 
 // set applies the options and validates the request. This is the only place in a client
 // process that validates it.
@@ -51,22 +42,71 @@ func (s *acquireSettings) set(c *Client, resource fencing.Resource, try bool, op
 	return c.applyPolicies(s)
 }
 
-// topologyWaiter is a TopologySource that reads its first topology over the network.
-type topologyWaiter interface {
-	AwaitTopology(ctx context.Context) error
-}
-
 // learnPolicies applies the policies of the service once they are known.
 func (a *acquisition) learnPolicies(ctx context.Context) error {
-	if a.client.source == nil {
+	c := a.client
+	if c.source == nil {
 		return nil
 	}
-	if waiter, ok := a.client.source.(topologyWaiter); ok {
-		if err := a.client.retry(ctx, a.began, a.again, func() error { return waiter.AwaitTopology(ctx) }); err != nil {
+	for c.routed != nil {
+		err := c.routed.AwaitTopology(ctx)
+		if err == nil {
+			c.follow.Do(func() { c.work.Go(c.followTopology) })
+			break
+		}
+		if err = a.failed(ctx, err); err != nil {
 			return err
 		}
 	}
-	return a.client.applyPolicies(&a.settings)
+	return c.applyPolicies(&a.settings)
+}
+
+// followTopology passes every new topology to the core until the client is closed.
+func (c *Client) followTopology() {
+	for c.ctx.Err() == nil {
+		c.syncTopology()
+		c.mu.Lock()
+		version := c.core.Topology().Version
+		c.mu.Unlock()
+		_, _ = c.routed.NextTopology(c.ctx, version)
+	}
+}
+
+// syncTopology passes the newest topology to the core, and ends the leases and waits that
+// it ends.
+func (c *Client) syncTopology() {
+	if c.routed == nil {
+		return
+	}
+	topology := c.routed.Topology()
+	c.mu.Lock()
+	if known := c.core.Topology(); known != nil && known.Version == topology.Version {
+		c.mu.Unlock()
+		return
+	}
+	calls, lost := c.core.SetTopology(topology)
+	for _, call := range calls {
+		if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
+			cancel(clientcore.ErrRerouted)
+		}
+	}
+	for _, g := range lost {
+		g.Session().Owner.(*keepAlive).wakeUp()
+	}
+	c.mu.Unlock()
+	if len(lost) > 0 {
+		c.work.Go(func() { c.reportLost(c.clock.Now(), lost) }) // a hook may be slow
+	}
+}
+
+// awaitTopology waits for a topology newer than version, for topologyTimeout at most. If
+// none arrives, the backend looks for a newer one.
+func (c *Client) awaitTopology(ctx context.Context, version uint64) {
+	limited, cancel := context.WithTimeout(ctx, topologyTimeout)
+	defer cancel()
+	if _, err := c.routed.NextTopology(limited, version); err != nil && ctx.Err() == nil {
+		c.routed.RefreshTopology()
+	}
 }
 
 // policyOf returns the policy of a lock for this client. Timings that the service
@@ -116,6 +156,6 @@ func (c *Client) applyPolicies(s *acquireSettings) error {
 			return &engine.ModeError{Resource: resource, Want: s.request.Mode, Have: policy.Mode}
 		}
 	}
-	s.timing = timingOf(strictest)
+	s.timing = clientcore.Timing{TTL: strictest.TTL, Renew: strictest.Renew, Drift: strictest.Drift}
 	return strictest.Validate()
 }

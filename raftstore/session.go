@@ -77,7 +77,7 @@ func (s *Session) since() engine.Instant {
 
 // Renew extends the session by its TTL, and returns its grants as this node has applied
 // them.
-func (s *Session) Renew(ctx context.Context) (extended []engine.Nonce, err error) {
+func (s *Session) Renew(ctx context.Context, _ ...engine.Held) (extended []engine.Nonce, err error) {
 	n, err := s.extend(ctx)
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (s *Session) extend(ctx context.Context) (*Node, error) {
 }
 
 // Release ends an attempt. A lost session counts as released.
-func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
-	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
+func (s *Session) Release(ctx context.Context, held engine.Held) error {
+	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: held.Nonce}); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
 	return nil
@@ -130,7 +130,7 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 
 // Close ends the session. It returns when all leases of the session have ended, which takes
 // several log entries if they are many. They end even if Close does not wait for it.
-func (s *Session) Close(ctx context.Context) error {
+func (s *Session) Close(ctx context.Context, _ ...engine.Held) error {
 	err := s.close(ctx)
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)

@@ -230,7 +230,7 @@ func (a *attempt) refusal() error {
 	switch {
 	case quorum.HeldByOther(a.votes.Votes()):
 		return &heldError{freeAfter: quorum.FreeAfter(a.votes.Votes())}
-	case refusedWith(scripts.ErrVersion):
+	case refusedWith(engine.ErrVersion):
 		a.backend.keeper.notify()
 		return a.backend.versionError()
 	case refusedWith(engine.ErrHeld, scripts.ErrLost):

@@ -13,7 +13,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
+	"github.com/leased-project/leased/internal/perlease"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
@@ -43,10 +43,6 @@ type Backend struct {
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
 	subscriptions sync.WaitGroup
-
-	mu       sync.Mutex
-	closed   bool
-	sessions map[engine.SessionID]*session
 }
 
 var (
@@ -69,7 +65,7 @@ func newBackend(config Config) *Backend {
 	prefix := scripts.KeyPrefix(config.Namespace)
 	b := &Backend{config: config, fingerprint: config.fingerprint(), namespace: prefix, channel: prefix + "wake:",
 		process: newProcess(), clock: engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
-		grants: grants{byName: map[string]*attempt{}}, sessions: map[engine.SessionID]*session{}}
+		grants: grants{byName: map[string]*attempt{}}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keeper = newKeeper(b)
 	b.queues = newQueues(b)
@@ -156,50 +152,26 @@ func (b *Backend) checkNodes(ctx context.Context) error {
 	return nil
 }
 
-// session is a session of this process. The nodes store leases only.
-type session struct {
-	*perlease.Session
-	backend *Backend
-	id      engine.SessionID
-}
-
-// Open starts a session, or returns the one with this ID. It sends nothing to the nodes.
+// Open returns a session of this process. It sends nothing to the nodes, which store leases
+// only.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	if b.ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, redisconn.ErrClosed)
 	}
-	s := b.sessions[config.ID]
-	if s == nil {
-		s = &session{Session: perlease.NewSession(b, config), backend: b, id: config.ID}
-		b.sessions[config.ID] = s
-	}
-	return s, nil
+	return perlease.NewSession(b, config), nil
 }
 
-// Close ends the session and releases its leases.
-func (s *session) Close(ctx context.Context) error {
-	s.backend.mu.Lock()
-	delete(s.backend.sessions, s.id)
-	s.backend.mu.Unlock()
-	return s.Session.Close(ctx)
-}
-
-// Close releases the leases of all sessions and closes the connections.
+// Close releases the leases that this process was granted, and closes the connections.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	sessions := make([]*session, 0, len(b.sessions))
-	for _, s := range b.sessions {
-		sessions = append(sessions, s)
+	var releases []*releasing
+	for _, a := range b.grants.takeAll() {
+		releases = append(releases, b.queues.release(a))
 	}
-	b.mu.Unlock()
-	for _, s := range sessions {
-		_ = s.Close(ctx) // a lease that is not released expires
+	for _, r := range releases {
+		_ = r.await(ctx) // a lease that is not released expires
 	}
 	b.cancel()
 	b.spread.close()

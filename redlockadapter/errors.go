@@ -6,17 +6,12 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
-	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 // Errors that a caller or an operator can act on. Match with errors.Is.
 var (
 	// ErrNodeSetup: a server must not be a node. The error says why and what to change.
 	ErrNodeSetup = redisconn.ErrSetup
-	// ErrVersion: the nodes have seen a newer version of the policies than the caller
-	// acts under. Reload the topology and route the request again. It matches
-	// engine.ErrUnavailable.
-	ErrVersion = scripts.ErrVersion
 	// ErrNoState: fewer than a quorum of the nodes can report which tokens were granted,
 	// so no token would be safe. Calls that return it also match engine.ErrUnavailable.
 	ErrNoState = errors.New("fewer than a quorum of the Redis nodes can report which tokens were granted; " +

@@ -152,7 +152,7 @@ func (b *Backend) quorumError(errs []error) error {
 // versionError is the refusal of nodes that have seen a newer version.
 func (b *Backend) versionError() error {
 	if b.config.Topology != nil {
-		return ErrVersion
+		return engine.ErrVersion
 	}
 	return fmt.Errorf("%w: the Redis nodes of namespace %q belong to a service, which assigns their tokens; use the service, or another namespace",
 		engine.ErrUnavailable, b.config.Namespace)

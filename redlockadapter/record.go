@@ -121,16 +121,5 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	if err = b.releaseEverywhere(&h, scripts.Broken).await(ctx); err == nil {
 		b.debug("broken", &h)
 	}
-	b.mu.Lock()
-	s := b.sessions[h.Session]
-	b.mu.Unlock()
-	if s != nil {
-		s.Lose(func(mine engine.Held) error {
-			if mine.Name != h.Name {
-				return nil
-			}
-			return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
-		})()
-	}
 	return err
 }

@@ -111,7 +111,7 @@ func (r *renewal) answered(got redisconn.Reply) {
 	default:
 		r.answers.Failed++
 		r.err = err
-		if errors.Is(err, scripts.ErrVersion) {
+		if errors.Is(err, engine.ErrVersion) {
 			r.newVersion++
 		}
 	}

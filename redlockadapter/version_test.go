@@ -56,10 +56,10 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 		require.NoError(t, err)
 
 		_, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/3"))
-		require.ErrorIs(t, err, redlockadapter.ErrVersion)
+		require.ErrorIs(t, err, engine.ErrVersion)
 		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing was changed")
 		err = older.Renew(ctx, []Held{held})[0]
-		require.ErrorIs(t, err, redlockadapter.ErrVersion)
+		require.ErrorIs(t, err, engine.ErrVersion)
 		require.NotErrorIs(t, err, engine.ErrLost, "it may be renewed under the newer version")
 		require.NoError(t, newer.Renew(ctx, []Held{held})[0])
 		_, err = alone.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/4"))
@@ -87,9 +87,9 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is not a quorum")
 		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), goal))
 		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], redlockadapter.ErrVersion)
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrVersion)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
-		require.ErrorIs(t, err, redlockadapter.ErrVersion)
+		require.ErrorIs(t, err, engine.ErrVersion)
 		require.Error(t, b.Advance(ctx, 2, f.nodes[2].server(), recovery.Goal{Version: 3, Fleet: "another"}))
 
 		s.set(f, 3)

@@ -252,7 +252,7 @@ func TestStaleProcessIsRejected(t *testing.T) {
 		eventually(t, what+" is rejected", func() bool {
 			err := try()
 			require.Error(t, err, what)
-			return errors.Is(err, redlockadapter.ErrVersion)
+			return errors.Is(err, engine.ErrVersion)
 		})
 	}
 	rejected("a renewal", func() error { return late.Renew(testContext(t), []engine.Held{held})[0] })

@@ -53,15 +53,21 @@ type Session interface {
 	// has ended, and with it every grant. After any other error nothing is known to be
 	// extended. Renewals are in the service's memory and not durable: a failover may
 	// extend a session, but never shortens it.
-	Renew(ctx context.Context) (extended []Nonce, err error)
+	//
+	// held are the grants that have a Name: an engine without sessions of its own extends
+	// these.
+	Renew(ctx context.Context, held ...Held) (extended []Nonce, err error)
 
 	// Release ends an attempt: it leaves the queue, or its grant is released. When
 	// Release returns nil, the attempt has ended for good, even if a late copy of its
-	// Acquire arrives. Releasing twice is a no-op.
-	Release(ctx context.Context, nonce Nonce) error
+	// Acquire arrives. Releasing twice is a no-op. An engine with sessions needs only the
+	// Nonce of held. A lease without a Name may have been left by an Acquire that was not
+	// answered.
+	Release(ctx context.Context, held Held) error
 
-	// Close ends the session and releases everything in it.
-	Close(ctx context.Context) error
+	// Close ends the session and releases everything in it. held are the grants that an
+	// engine without sessions releases.
+	Close(ctx context.Context, held ...Held) error
 }
 
 // SessionConfig configures a session.
@@ -70,6 +76,9 @@ type SessionConfig struct {
 	ID SessionID
 	// TTL is the time that the session lasts without a Renew.
 	TTL time.Duration
+	// Mode is the mode of the locks in the session, for a RoutedBackend. Otherwise it is
+	// AnyMode.
+	Mode Mode
 	// User is the authenticated owner of the session, empty if the service has no
 	// users. Only a service sets it.
 	User string
@@ -96,6 +105,9 @@ type Grant struct {
 	// sent: the successful attempt, or the last answered keep-alive if the session is
 	// renewed as a whole. It is never the time of the answer.
 	Sent Instant
+	// Name and User are those of Held, for a grant of an engine without sessions. Otherwise
+	// they are empty.
+	Name, User string
 }
 
 // Status has the holders and waiters of a lock.

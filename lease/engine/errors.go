@@ -52,6 +52,20 @@ var (
 	ErrInvalid = errors.New("invalid request")
 )
 
+// ErrVersion: the Redis nodes have seen a newer version of the policies than the caller acts
+// under. Reload the topology and route the request again. It matches ErrUnavailable.
+var ErrVersion error = versionError{}
+
+type versionError struct{}
+
+// Error returns the text.
+func (versionError) Error() string {
+	return "the Redis nodes have seen a newer version of the policies"
+}
+
+// Is makes errors.Is match ErrUnavailable.
+func (versionError) Is(target error) bool { return target == ErrUnavailable }
+
 // Refused reports whether err means that an attempt was not granted and never will
 // be, so that it need not be released. ErrUnavailable, ErrForbidden and ErrLimit are
 // not refusals: they describe one call, and an earlier call of the same attempt may

@@ -79,6 +79,9 @@ type Request struct {
 	// User is the authenticated user, for an engine whose sessions do not have one.
 	// Empty without users.
 	User string
+	// Repeated says that an earlier Acquire of this attempt was not answered. An engine
+	// without sessions releases what that call may have left.
+	Repeated bool
 	// Queued, if not nil, is called at most once, when the attempt is queued. It may
 	// be called from any goroutine and must not block.
 	Queued func()

@@ -43,6 +43,18 @@ type TopologySource interface {
 	NextTopology(ctx context.Context, after uint64) (Topology, error)
 }
 
+// RoutedBackend is a Backend for locks of both modes. A session has one mode, and a client
+// routes each request by the topology.
+type RoutedBackend interface {
+	Backend
+	TopologySource
+	// AwaitTopology waits for the first topology.
+	AwaitTopology(ctx context.Context) error
+	// RefreshTopology makes sure that the topology is up to date soon. A client calls it
+	// when an answer shows that the known one is stale.
+	RefreshTopology()
+}
+
 // ModeOf returns the mode of a lock; without a policy it is Correctness. The
 // error is a *MigratingError while the lock changes its mode.
 func (t Topology) ModeOf(name fencing.Resource) (Mode, error) {

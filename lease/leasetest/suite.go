@@ -29,6 +29,9 @@ type Subject struct {
 	TTL time.Duration
 	// Clock is the clock of the suite's clients. Nil is the system clock.
 	Clock engine.Clock
+	// Sessionless says that the engine keeps leases but no sessions: it does not know a
+	// repeated attempt.
+	Sessionless bool
 	// FIFO says that waiters of different clients are granted in order.
 	FIFO bool
 	// Unsupported lists the features that the engine refuses with

@@ -104,7 +104,7 @@ func (s *session) stamp(g engine.Grant) engine.Grant {
 }
 
 // Renew extends the session by its TTL.
-func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s *session) Renew(ctx context.Context, _ ...engine.Held) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	m := s.memory
 	m.mu.Lock()
@@ -153,7 +153,8 @@ func (s *session) expireNow() {
 }
 
 // Release ends an attempt, whatever its state.
-func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
+func (s *session) Release(ctx context.Context, held engine.Held) error {
+	nonce := held.Nonce
 	command := &machine.Release{Session: s.config.ID, Incarnation: s.incarnation, Nonce: nonce}
 	if err := machine.Validate(command); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 }
 
 // Close ends the session and releases every grant in it.
-func (s *session) Close(ctx context.Context) error {
+func (s *session) Close(ctx context.Context, _ ...engine.Held) error {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()

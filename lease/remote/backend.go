@@ -17,9 +17,9 @@ import (
 // few leader elections.
 const DefaultTimeout = 5 * time.Second
 
-// Backend is an engine.Backend for locks in correctness mode, over the API of a
-// service. Efficiency returns the one for locks in efficiency mode. All methods may
-// be called concurrently. Close it when done.
+// Backend is an engine.RoutedBackend over the API of a service. Its other methods are for
+// locks in correctness mode; Efficiency returns the backend for locks in efficiency mode. All
+// methods may be called concurrently. Close it when done.
 type Backend struct {
 	*connector // to the leader
 	topology   *topologyWatch
@@ -42,8 +42,7 @@ type settings struct {
 func (s *settings) memberTime() time.Duration { return s.timeout * 3 / 5 }
 
 var (
-	_ engine.Backend        = (*Backend)(nil)
-	_ engine.TopologySource = (*Backend)(nil)
+	_ engine.RoutedBackend = (*Backend)(nil)
 )
 
 // Option configures a Backend.

@@ -37,8 +37,12 @@ type grant struct {
 
 var _ engine.Session = (*session)(nil)
 
-// Open opens a session at the leader.
+// Open opens a session at the leader. A session in efficiency mode exists only in this
+// process.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
+	if config.Mode == engine.Efficiency {
+		return b.efficiency.Open(ctx, config)
+	}
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
 	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
 	op := s.operation(ctx)
@@ -220,7 +224,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 
 // Renew extends the session. If it is not answered in time the connection is closed,
 // because the member may be stuck.
-func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s *session) Renew(ctx context.Context, _ ...engine.Held) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	op := s.operation(ctx)
 	op.other, op.urgent = &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}}, true
@@ -236,7 +240,8 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 }
 
 // Release ends an attempt. A lost session counts as released.
-func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
+func (s *session) Release(ctx context.Context, held engine.Held) error {
+	nonce := held.Nonce
 	s.markReleasing(nonce)
 	op := s.operation(ctx)
 	op.release = nonce
@@ -251,7 +256,7 @@ func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 }
 
 // Close closes the session at the leader.
-func (s *session) Close(ctx context.Context) error {
+func (s *session) Close(ctx context.Context, _ ...engine.Held) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.grants))
 	s.mu.Unlock()

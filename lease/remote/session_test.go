@@ -102,7 +102,7 @@ func TestSession(t *testing.T) {
 	require.Equal(t, engine.Correctness, grant.Mode)
 	_, err = s.Renew(bounded(t))
 	require.NoError(t, err)
-	require.NoError(t, s.Release(bounded(t), 1))
+	require.NoError(t, s.Release(bounded(t), engine.Held{Nonce: 1}))
 	require.NoError(t, s.Close(bounded(t)))
 	require.Equal(t, []string{"open", "acquire", "renew", "release", "close"}, calls(m))
 	require.Zero(t, lost.count())
@@ -232,7 +232,7 @@ func TestSessionThatTheLeaderDoesNotKnowIsLost(t *testing.T) {
 	_, err = s.Renew(bounded(t))
 	require.ErrorIs(t, err, engine.ErrLost)
 	require.ErrorIs(t, lost.of(1), engine.ErrLost)
-	require.NoError(t, s.Release(bounded(t), 1), "a lost session counts as released")
+	require.NoError(t, s.Release(bounded(t), engine.Held{Nonce: 1}), "a lost session counts as released")
 }
 
 // TestNotices checks that losses and queue notices reach their session, and that a

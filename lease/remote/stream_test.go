@@ -121,7 +121,7 @@ func BenchmarkSession(b *testing.B) {
 			if _, err := s.Acquire(b.Context(), one(n)); err != nil {
 				b.Error(err)
 			}
-			if err := s.Release(b.Context(), n); err != nil {
+			if err := s.Release(b.Context(), engine.Held{Nonce: n}); err != nil {
 				b.Error(err)
 			}
 		}

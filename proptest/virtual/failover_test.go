@@ -89,28 +89,28 @@ func (s *failoverSession) Acquire(ctx context.Context, request engine.Request) (
 }
 
 // Renew extends the session.
-func (s *failoverSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s *failoverSession) Renew(ctx context.Context, held ...engine.Held) ([]engine.Nonce, error) {
 	inner, err := s.on(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return inner.Renew(ctx)
+	return inner.Renew(ctx, held...)
 }
 
 // Release ends an attempt.
-func (s *failoverSession) Release(ctx context.Context, nonce engine.Nonce) error {
+func (s *failoverSession) Release(ctx context.Context, held engine.Held) error {
 	inner, err := s.on(ctx)
 	if err != nil {
 		return err
 	}
-	return inner.Release(ctx, nonce)
+	return inner.Release(ctx, held)
 }
 
 // Close ends the session.
-func (s *failoverSession) Close(ctx context.Context) error {
+func (s *failoverSession) Close(ctx context.Context, held ...engine.Held) error {
 	inner, err := s.on(ctx)
 	if err != nil {
 		return err
 	}
-	return inner.Close(ctx)
+	return inner.Close(ctx, held...)
 }

@@ -233,23 +233,23 @@ func (s *boundarySession) over(nonce engine.Nonce) {
 }
 
 // Renew extends the session.
-func (s *boundarySession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s *boundarySession) Renew(ctx context.Context, held ...engine.Held) ([]engine.Nonce, error) {
 	s.process.step()
 	defer s.process.step()
-	return send(ctx, s.process, s.inner.Renew)
+	return send(ctx, s.process, func(ctx context.Context) ([]engine.Nonce, error) { return s.inner.Renew(ctx, held...) })
 }
 
 // Release ends an attempt.
-func (s *boundarySession) Release(ctx context.Context, nonce engine.Nonce) error {
+func (s *boundarySession) Release(ctx context.Context, held engine.Held) error {
 	s.process.step()
-	s.over(nonce)
+	s.over(held.Nonce)
 	defer s.process.step()
-	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.inner.Release(ctx, nonce) })
+	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.inner.Release(ctx, held) })
 	return err
 }
 
 // Close ends the session.
-func (s *boundarySession) Close(ctx context.Context) error {
+func (s *boundarySession) Close(ctx context.Context, held ...engine.Held) error {
 	s.process.step()
 	s.mu.Lock()
 	nonces := slices.Collect(maps.Keys(s.grants))
@@ -258,5 +258,5 @@ func (s *boundarySession) Close(ctx context.Context) error {
 		s.over(nonce)
 	}
 	defer s.process.step()
-	return s.inner.Close(ctx)
+	return s.inner.Close(ctx, held...)
 }

@@ -11,9 +11,6 @@ import (
 
 // Why a node refused a script. Match with errors.Is.
 var (
-	// ErrVersion: the node has seen a newer version of the policies than the caller
-	// acts under. It matches engine.ErrUnavailable.
-	ErrVersion error = refusal("the Redis nodes have seen a newer version of the policies")
 	// ErrEmpty: the node has no state.
 	ErrEmpty = errors.New("node has no state and does not vote yet")
 	// ErrFleet: the node votes in another fleet.
@@ -28,15 +25,6 @@ var (
 	ErrLost = errors.New("attempt lost the lock")
 )
 
-// refusal is an error that matches engine.ErrUnavailable: nothing was changed.
-type refusal string
-
-// Error returns the text.
-func (e refusal) Error() string { return string(e) }
-
-// Is makes errors.Is match engine.ErrUnavailable.
-func (e refusal) Is(target error) bool { return target == engine.ErrUnavailable }
-
 // refusalOf returns why a node refused a script.
 func refusalOf(got redisconn.Reply) error {
 	switch got.Word(0) {
@@ -49,7 +37,7 @@ func refusalOf(got redisconn.Reply) error {
 	case "fleet":
 		return ErrFleet
 	case "version":
-		return ErrVersion
+		return engine.ErrVersion
 	case "ceiling":
 		return ErrCeiling
 	case "ended":

@@ -58,7 +58,7 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 		errs := backend.Renew(ctx, leases)
 		outdated := false
 		for i, err := range errs {
-			outdated = outdated || errors.Is(err, redlockadapter.ErrVersion)
+			outdated = outdated || errors.Is(err, engine.ErrVersion)
 			errs[i] = onlyLoss(err)
 		}
 		if !outdated || l.service.router.WaitTopology(ctx, version) != nil {

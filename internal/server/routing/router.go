@@ -11,7 +11,6 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // topologyTimeout bounds the wait for a topology that the Redis nodes, or the Raft
@@ -122,7 +121,7 @@ func (r *Router) Acquire(ctx context.Context, request *engine.Request, try func(
 			// The fleet has changed: leases of the old fleet are void.
 		case errors.Is(err, engine.ErrUncertain):
 			return err
-		case errors.Is(err, redlockadapter.ErrVersion), errors.Is(err, engine.ErrModeMismatch) && request.Mode == engine.AnyMode:
+		case errors.Is(err, engine.ErrVersion), errors.Is(err, engine.ErrModeMismatch) && request.Mode == engine.AnyMode:
 			if err := r.WaitTopology(ctx, topology.Version); err != nil {
 				return err
 			}

@@ -124,12 +124,12 @@ func (b network) Open(ctx context.Context, config engine.SessionConfig) (engine.
 }
 
 // Renew gets no answer while the connection is cut.
-func (s networkSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+func (s networkSession) Renew(ctx context.Context, held ...engine.Held) ([]engine.Nonce, error) {
 	if s.cut.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s.Session.Renew(ctx)
+	return s.Session.Renew(ctx, held...)
 }
 
 // fixture is a service, a lease and a command whose output the test reads.

@@ -1,0 +1,197 @@
+package clientcore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Call is one acquisition. The driver calls Route, opens the session if it is not open, calls
+// Ask, asks the engine, and calls Granted or Failed. At the end it calls Leave.
+type Call struct {
+	// Request is the request without its nonce.
+	Request engine.Request
+	// Try says that the call does not wait for the lock.
+	Try bool
+	// Began is when the call began.
+	Began engine.Instant
+	// Owner is the driver's record of the call.
+	Owner any
+
+	session   *Session       // nil before the first attempt
+	nonce     engine.Nonce   // the attempt whose outcome is open, else 0
+	uncertain bool           // an ask without an answer may have been granted
+	lost      error          // a loss of the attempt that overtook its grant
+	asked     engine.Instant // before the last ask
+	began     engine.Instant // of the last try
+	version   uint64         // of the topology that the last ask followed
+	tries     int            // for the pause
+}
+
+// Session returns the session of the call, nil if it has none.
+func (a *Call) Session() *Session { return a.session }
+
+// Route chooses the session for the next ask: the one that serves the locks now. Moving
+// to another session ends the attempt in the former one.
+func (c *Core) Route(a *Call, now engine.Instant, timing Timing, fixed bool) (*Session, error) {
+	a.began = now
+	key := Key{Timing: timing}
+	if t := c.topology; t != nil {
+		var err error
+		a.version = t.Version
+		if key.Mode, err = t.Route(&a.Request); err != nil {
+			return nil, err
+		}
+	}
+	if c.over != nil {
+		return nil, c.over
+	}
+	if a.session != nil && (a.session.over != nil || a.session.key != key) {
+		c.Leave(a, now)
+	}
+	if a.session == nil {
+		a.session = c.join(key, fixed)
+	}
+	return a.session, nil
+}
+
+// Ask begins an ask, with the nonce of the attempt whose outcome is open if there is one.
+// The driver sends the request, and counts the lease from now.
+func (c *Core) Ask(a *Call, now engine.Instant) engine.Request {
+	s := a.session
+	if a.nonce == 0 {
+		s.lastNonce++
+		a.nonce, a.uncertain, a.lost = s.lastNonce, false, nil
+		s.attempts[a.nonce] = a
+	}
+	a.asked = now
+	if s.key.Mode == engine.Efficiency && !a.Try {
+		c.waiting = append(c.waiting, a)
+	}
+	request := a.Request
+	request.Nonce, request.Repeated = a.nonce, a.uncertain
+	return request
+}
+
+// answered removes a call from those that wait.
+func (c *Core) answered(a *Call) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(other *Call) bool { return other == a })
+}
+
+// Granted records that the engine has granted the attempt. g is the driver's new grant. It
+// returns an error if the grant has ended by now.
+func (c *Core) Granted(a *Call, now engine.Instant, g *Grant, answer engine.Grant) error {
+	c.answered(a)
+	err := a.session.accept(now, a, g, answer)
+	a.nonce = 0
+	return err
+}
+
+// Verdict is what to do after a failure.
+type Verdict struct {
+	// Again says to ask again, after Pause.
+	Again bool
+	Pause time.Duration
+	// Newer says to wait for a topology newer than Version before: the known one seems to
+	// be stale.
+	Newer   bool
+	Version uint64
+	// Err is the failure for the caller and the hooks.
+	Err error
+	// Ended are the grants of a session that is lost.
+	Ended []*Grant
+}
+
+// Failed decides what follows when the call has no session, or its ask has failed. gone says that
+// the caller no longer waits, whatever the error says.
+func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict {
+	c.answered(a)
+	v := Verdict{Err: err, Version: a.version}
+	if gone {
+		a.uncertain = true
+		return v
+	}
+	stale := c.stale(a, err)
+	v.Ended = a.failed(err)
+	if stale {
+		v.Newer = true
+		var mismatch *engine.ModeError
+		if errors.As(err, &mismatch) { // the caller's mode may be right by the newer topology
+			v.Err = fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
+		}
+	}
+	v.Again = a.again(v.Err, now.Since(a.Began))
+	if now.Since(a.began) > maxPause {
+		a.tries = 0 // the service had answered until now
+	}
+	v.Pause = c.Pause(a.tries)
+	a.tries++
+	return v
+}
+
+// failed records the outcome of an attempt that was not granted.
+func (a *Call) failed(err error) (ended []*Grant) {
+	switch {
+	case a.nonce == 0: // it was not asked
+	case engine.Refused(err):
+		a.endAttempt(err)
+	case errors.Is(err, engine.ErrLost) && a.session.key.Mode != engine.Efficiency: // the session is lost
+		ended = a.session.End(err)
+		a.endAttempt(err)
+	case !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
+		a.uncertain = true
+	}
+	return ended
+}
+
+// again reports whether the call continues after err. A call that does not wait for the
+// lock is retried for FailoverTime: otherwise each failover of the service, or of its Redis
+// nodes, would be an error for the caller.
+func (a *Call) again(err error, elapsed time.Duration) bool {
+	return !Final(err) && !(a.Try && (elapsed >= FailoverTime || !Transient(err) && !Matches(err, engine.ErrLost)))
+}
+
+// stale reports whether err may be due to a topology that has changed or is about to.
+func (c *Core) stale(a *Call, err error) bool {
+	var migrating *engine.MigratingError
+	var mode *engine.ModeError
+	switch {
+	case c.topology == nil:
+		return false
+	case errors.As(err, &migrating), errors.Is(err, engine.ErrVersion), errors.Is(err, ErrRerouted):
+		return true
+	case errors.As(err, &mode):
+		return a.Request.Mode == engine.AnyMode || mode.Have == a.Request.Mode
+	}
+	return false
+}
+
+// endAttempt ends the open attempt without a grant. Unless err is a certain refusal the
+// attempt is released, so that the service does not grant it later.
+func (a *Call) endAttempt(err error) {
+	s := a.session
+	delete(s.attempts, a.nonce)
+	// An engine without sessions keeps nothing of an attempt that it has answered.
+	if !engine.Refused(err) && (a.uncertain || s.key.Mode != engine.Efficiency) {
+		s.releaseLater(engine.Held{Session: s.id, Nonce: a.nonce, Resources: a.Request.Resources, TTL: s.key.TTL,
+			Holder: a.Request.Holder, Metadata: a.Request.Metadata})
+	}
+	a.nonce = 0
+}
+
+// Leave ends the open attempt, if any, and the use of the session. The driver then steps
+// the session.
+func (c *Core) Leave(a *Call, now engine.Instant) {
+	if a.session == nil {
+		return
+	}
+	if a.nonce != 0 {
+		a.endAttempt(nil)
+	}
+	a.session.users--
+	a.session.lastUsed = now
+	a.session = nil
+}

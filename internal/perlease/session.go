@@ -1,0 +1,120 @@
+package perlease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Session is an engine.Session whose leases are renewed one by one.
+type Session struct {
+	engine Engine
+	config engine.SessionConfig
+}
+
+var _ engine.Session = (*Session)(nil)
+
+// NewSession returns a session on an engine. It does not call the engine.
+func NewSession(calls Engine, config engine.SessionConfig) *Session {
+	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
+	return &Session{engine: calls, config: config}
+}
+
+// Acquire requests a grant. What an earlier call of a repeated attempt may have acquired is
+// released first: it would block this one for a TTL.
+func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
+	if request.Repeated {
+		_ = s.engine.Release(ctx, engine.Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
+			TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}) // otherwise it ends with its TTL
+	}
+	sent := s.config.Clock.Now()
+	held, err := s.engine.Acquire(ctx, s.config.ID, s.config.TTL, request)
+	if errors.Is(err, engine.ErrLost) { // there is no session to lose
+		err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
+	}
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // the moment of the grant is unknown
+		sent = s.config.Clock.Now()
+		if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
+			return engine.Grant{}, errors.Join(s.giveUp(ctx, held), fmt.Errorf("the lease was granted after a long wait, but could not be renewed: %s", err.Error()))
+		}
+	}
+	return engine.Grant{Token: held.Token, Mode: engine.Efficiency, Sent: sent, Name: held.Name, User: held.User}, nil
+}
+
+// giveUp releases a lease of unknown age. It returns an error that says whether that is
+// certain.
+func (s *Session) giveUp(ctx context.Context, held engine.Held) error {
+	if err := s.engine.Release(context.WithoutCancel(ctx), held); err != nil && !errors.Is(err, engine.ErrLost) {
+		return engine.ErrUncertain
+	}
+	return engine.ErrUnavailable
+}
+
+// Renew extends leases. It returns those that were extended, and reports lost ones to Lost.
+// If it extended none of them it returns an error.
+func (s *Session) Renew(ctx context.Context, held ...engine.Held) (extended []engine.Nonce, err error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	var failed error
+	for i, err := range s.engine.Renew(ctx, held) {
+		switch {
+		case err == nil:
+			extended = append(extended, held[i].Nonce)
+		case errors.Is(err, engine.ErrLost):
+			if s.config.Lost != nil {
+				s.config.Lost(held[i].Nonce, err)
+			}
+		default:
+			failed = err
+		}
+	}
+	if failed != nil && len(extended) == 0 {
+		return nil, fmt.Errorf("renew: %w", failed)
+	}
+	return extended, nil
+}
+
+// Release ends a lease. A lost lease counts as released.
+func (s *Session) Release(ctx context.Context, held engine.Held) error {
+	if err := s.engine.Release(ctx, held); err != nil && !errors.Is(err, engine.ErrLost) {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// maxReleases bounds the concurrent releases of Close.
+const maxReleases = 64
+
+// Close releases leases.
+func (s *Session) Close(ctx context.Context, held ...engine.Held) error {
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+		room = make(chan struct{}, maxReleases)
+	)
+	for i := range held {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := s.Release(ctx, held[i]); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(errs) > 0 {
+		return fmt.Errorf("close session: %d leases were not released: %w", len(errs), errs[0])
+	}
+	return nil
+}
