@@ -48,11 +48,10 @@ func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
 // run learns the lock's policy, re-enters a lease of the same holder if there is
 // one, and otherwise asks the engine. ctx ends when the caller no longer waits.
 func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
-	a.core.Try, a.core.Owner = a.settings.try, a
+	a.core.Request, a.core.Try, a.core.Owner = &a.settings.request, a.settings.try, a
 	if err := a.learnPolicies(ctx); err != nil {
 		return nil, err
 	}
-	a.core.Request = a.settings.request
 	var record *holderRecord
 	if a.settings.reentrant {
 		if record, err = a.client.holders.begin(ctx, &a.settings); err != nil {
@@ -151,8 +150,7 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 	if err != nil {
 		return nil, err
 	}
-	request.Queued = nil
-	g := &heldGrant{keepAlive: k, request: request, named: a.settings.named, mode: answer.Mode, slot: answer.Slot, record: record}
+	g := &heldGrant{keepAlive: k, kind: request.Kind, permits: request.Permits, named: a.settings.named, mode: answer.Mode, slot: answer.Slot, record: record}
 	g.Owner = g
 	now := c.clock.Now()
 	c.mu.Lock()

@@ -19,8 +19,7 @@ import (
 // concurrently. Close the Client when done.
 type Client struct {
 	backend  engine.Backend
-	source   engine.TopologySource // nil if the backend has no policies of its own
-	routed   engine.RoutedBackend  // nil if the backend does not serve both modes
+	routed   engine.RoutedBackend // nil if the backend has no policies of its own
 	policies engine.Policies
 	clock    engine.Clock
 	onClose  []func(context.Context) error
@@ -51,7 +50,6 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 	host, _ := os.Hostname() // without it the name is the process id alone
 	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), calls: map[*call]bool{},
 		core: clientcore.New(func(d time.Duration) time.Duration { return rand.N(d) })}
-	c.source, _ = backend.(engine.TopologySource)
 	c.routed, _ = backend.(engine.RoutedBackend)
 	for _, option := range options {
 		if err := option(c); err != nil {

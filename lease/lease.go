@@ -31,7 +31,8 @@ type heldGrant struct {
 	clientcore.Grant // guarded by the Client's mu, except for Held and Since
 
 	keepAlive *keepAlive
-	request   engine.Request
+	kind      Kind
+	permits   int
 	named     fencing.Resource // the one that the caller named first
 	mode      Mode
 	slot      int
@@ -91,7 +92,7 @@ func (l *Lease) Token() fencing.Token { return l.grant.Held.Token }
 func (l *Lease) Resource() fencing.Resource { return l.grant.named }
 
 // Resources returns all names that were acquired, in ascending order.
-func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.grant.request.Resources) }
+func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.grant.Held.Resources) }
 
 // Slot returns the number of the permit, from 1, or 0 if the lease is not a permit.
 func (l *Lease) Slot() int { return l.grant.slot }
@@ -111,7 +112,7 @@ func (l *Lease) GateResource() fencing.Resource {
 func (l *Lease) Mode() Mode { return l.grant.mode }
 
 // Holder returns the name that others see as the holder of the lock.
-func (l *Lease) Holder() string { return l.grant.request.Holder }
+func (l *Lease) Holder() string { return l.grant.Held.Holder }
 
 // Context returns a context that ends when the lease is lost, released or past its
 // deadline; context.Cause says which. It carries the values of the context given to
@@ -188,6 +189,6 @@ func (l *Lease) Renew(ctx context.Context) error {
 func (l *Lease) Release(ctx context.Context) error { return l.release(ctx) }
 
 func (g *heldGrant) event(now engine.Instant, err error) Event {
-	return Event{Resources: g.request.Resources, Holder: g.request.Holder, Token: g.Held.Token,
+	return Event{Resources: g.Held.Resources, Holder: g.Held.Holder, Token: g.Held.Token,
 		Mode: g.mode, Elapsed: now.Since(g.Since), Err: err}
 }

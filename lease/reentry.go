@@ -142,13 +142,13 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 	expired := g.Check(now)
 	switch {
 	case g.Grant.Err() != nil:
-	case g.request.Kind != s.request.Kind:
+	case g.kind != s.request.Kind:
 		err = fmt.Errorf("%w: holder %q holds it as %s and cannot re-enter it as %s; release it first",
-			engine.ErrInvalid, s.request.Holder, g.request.Kind, s.request.Kind)
+			engine.ErrInvalid, s.request.Holder, g.kind, s.request.Kind)
 	case s.request.Mode != engine.AnyMode && s.request.Mode != g.mode:
 		err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.mode}
-	case s.ttl != 0 && s.ttl != key.TTL || s.fixed && !k.core.Fixed() || s.request.Permits != g.request.Permits ||
-		s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.request.Metadata):
+	case s.ttl != 0 && s.ttl != key.TTL || s.fixed && !k.core.Fixed() || s.request.Permits != g.permits ||
+		s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.Held.Metadata):
 		err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
 			engine.ErrInvalid, s.request.Holder)
 	default:
@@ -164,10 +164,10 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 
 // blocks reports whether a request by the holder of g would wait for g.
 func (g *heldGrant) blocks(r *engine.Request) bool {
-	if g.request.Kind == engine.Shared && r.Kind == engine.Shared {
+	if g.kind == engine.Shared && r.Kind == engine.Shared {
 		return false
 	}
 	return slices.ContainsFunc(r.Resources, func(name fencing.Resource) bool {
-		return slices.Contains(g.request.Resources, name)
+		return slices.Contains(g.Held.Resources, name)
 	})
 }

@@ -17,7 +17,7 @@ func TestUnusedHolderRecordsAreDeleted(t *testing.T) {
 	s := &acquireSettings{reentrant: true, request: engine.Request{Holder: "x", Resources: []fencing.Resource{"a"}}}
 	record, err := r.begin(context.Background(), s)
 	require.NoError(t, err)
-	g := &heldGrant{record: record, request: s.request}
+	g := &heldGrant{record: record}
 	r.add(g)
 	r.end(record)
 	require.Len(t, r.records, 1, "the holder holds a grant")

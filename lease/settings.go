@@ -36,7 +36,7 @@ func (s *acquireSettings) set(c *Client, resource fencing.Resource, try bool, op
 	if err := s.request.Validate(); err != nil {
 		return err
 	}
-	if c.source != nil {
+	if c.routed != nil {
 		return nil // learnPolicies follows
 	}
 	return c.applyPolicies(s)
@@ -45,19 +45,19 @@ func (s *acquireSettings) set(c *Client, resource fencing.Resource, try bool, op
 // learnPolicies applies the policies of the service once they are known.
 func (a *acquisition) learnPolicies(ctx context.Context) error {
 	c := a.client
-	if c.source == nil {
+	if c.routed == nil {
 		return nil
 	}
-	for c.routed != nil {
+	for {
 		err := c.routed.AwaitTopology(ctx)
 		if err == nil {
-			c.follow.Do(func() { c.work.Go(c.followTopology) })
 			break
 		}
 		if err = a.failed(ctx, err); err != nil {
 			return err
 		}
 	}
+	c.follow.Do(func() { c.work.Go(c.followTopology) })
 	return c.applyPolicies(&a.settings)
 }
 
@@ -68,7 +68,9 @@ func (c *Client) followTopology() {
 		c.mu.Lock()
 		version := c.core.Topology().Version
 		c.mu.Unlock()
-		_, _ = c.routed.NextTopology(c.ctx, version)
+		if _, err := c.routed.NextTopology(c.ctx, version); err != nil {
+			_ = sleep(c.ctx, topologyTimeout)
+		}
 	}
 }
 
@@ -127,8 +129,8 @@ func (c *Client) policyOf(resource fencing.Resource, topology *engine.Topology) 
 // renewal and the largest drift of its policies, and must have one mode.
 func (c *Client) applyPolicies(s *acquireSettings) error {
 	var topology *engine.Topology
-	if c.source != nil {
-		current := c.source.Topology()
+	if c.routed != nil {
+		current := c.routed.Topology()
 		topology = &current
 	}
 	var strictest engine.Policy

@@ -30,9 +30,12 @@ func (g *policyBackend) Topology() engine.Topology {
 	return g.topology
 }
 
-func (g *policyBackend) NextTopology(context.Context, uint64) (engine.Topology, error) {
-	return engine.Topology{}, engine.ErrUnavailable
+func (g *policyBackend) NextTopology(ctx context.Context, _ uint64) (engine.Topology, error) {
+	<-ctx.Done()
+	return engine.Topology{}, context.Cause(ctx)
 }
+
+func (g *policyBackend) RefreshTopology() {}
 
 func (g *policyBackend) AwaitTopology(context.Context) error {
 	g.mu.Lock()

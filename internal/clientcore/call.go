@@ -13,7 +13,7 @@ import (
 // Ask, asks the engine, and calls Granted or Failed. At the end it calls Leave.
 type Call struct {
 	// Request is the request without its nonce.
-	Request engine.Request
+	Request *engine.Request
 	// Try says that the call does not wait for the lock.
 	Try bool
 	// Began is when the call began.
@@ -42,7 +42,7 @@ func (c *Core) Route(a *Call, now engine.Instant, timing Timing, fixed bool) (*S
 	if t := c.topology; t != nil {
 		var err error
 		a.version = t.Version
-		if key.Mode, err = t.Route(&a.Request); err != nil {
+		if key.Mode, err = t.Route(a.Request); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Core) Ask(a *Call, now engine.Instant) engine.Request {
 	if s.key.Mode == engine.Efficiency && !a.Try {
 		c.waiting = append(c.waiting, a)
 	}
-	request := a.Request
+	request := *a.Request
 	request.Nonce, request.Repeated = a.nonce, a.uncertain
 	return request
 }
@@ -124,11 +124,12 @@ func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict
 		}
 	}
 	v.Again = a.again(v.Err, now.Since(a.Began))
-	if now.Since(a.began) > maxPause {
+	if !a.began.IsZero() && now.Since(a.began) > maxPause {
 		a.tries = 0 // the service had answered until now
 	}
 	v.Pause = c.Pause(a.tries)
 	a.tries++
+	a.began = now.Add(v.Pause)
 	return v
 }
 

@@ -79,7 +79,7 @@ func (c *Core) SetTopology(topology engine.Topology) (reroute []*Call, lost []*G
 	c.topology = &topology
 	newFleet := former != nil && !former.Fleet.IsZero() && !former.Fleet.Equal(topology.Fleet)
 	for _, call := range c.waiting {
-		if mode, err := topology.Route(&call.Request); err != nil || mode != engine.Efficiency || newFleet {
+		if mode, err := topology.Route(call.Request); err != nil || mode != engine.Efficiency || newFleet {
 			reroute = append(reroute, call)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/internal/perlease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
