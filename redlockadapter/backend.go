@@ -73,7 +73,7 @@ func newBackend(config Config) *Backend {
 	for i, options := range config.Nodes {
 		hooks := config.Hooks.node(options.Addr)
 		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
-			MaxAge: config.checkAge(), MaxSkew: config.MaxSkew, Clock: engine.SystemClock(), Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
+			MaxAge: config.checkAge(), MaxSkew: config.MaxSkew, Clock: config.Clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
 		b.order = append(b.order, i)
 	}
 	slices.SortFunc(b.order, func(x, y int) int { return cmp.Compare(b.nodes[x].Addr(), b.nodes[y].Addr()) })

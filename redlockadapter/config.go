@@ -49,6 +49,8 @@ type Config struct {
 	// older policies. Nil means standalone: every lock is in efficiency mode, and the
 	// Backend recovers lost nodes by itself.
 	Topology func() engine.Topology
+	// Clock must advance while the machine is suspended. Default: engine.SystemClock.
+	Clock engine.Clock
 	// Hooks are called while the Backend works, for metrics. Default: none.
 	Hooks Hooks
 	// Logger logs nodes that are lost and recovered. Default: slog.Default.
@@ -65,6 +67,7 @@ func (c Config) withDefaults() Config {
 	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	c.MaxTTL = cmp.Or(c.MaxTTL, DefaultMaxTTL)
 	c.MaxSkew = cmp.Or(c.MaxSkew, DefaultMaxSkew)
+	c.Clock = cmp.Or(c.Clock, engine.SystemClock())
 	c.IdleCounters = cmp.Or(c.IdleCounters, DefaultIdle)
 	return c
 }

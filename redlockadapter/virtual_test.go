@@ -193,7 +193,7 @@ const virtualTTL = 10 * time.Second
 func newVirtualFleet(t testing.TB, size int) *virtualFleet {
 	t.Helper()
 	t.Cleanup(func() { advance(3 * time.Second) }) // go-redis may sleep for a second after a failed dial, even if it is closed
-	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Logger: discard()}}
+	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Clock: engine.MonotonicClock(), Logger: discard()}}
 	for i := range size {
 		n := newVirtualNode(t, i)
 		f.nodes = append(f.nodes, n)

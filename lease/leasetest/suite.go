@@ -190,7 +190,11 @@ type pending struct {
 func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pending {
 	f.Helper()
 	waiting := make(chan struct{}, 100)
-	c := f.client(lease.WithHooks(lease.Hooks{Waiting: func(context.Context, lease.Event) { waiting <- struct{}{} }}))
+	c := f.client(lease.WithHooks(lease.Hooks{Waiting: func(_ context.Context, e lease.Event) {
+		if e.Err == nil { // it is in the queue; otherwise it tries again
+			waiting <- struct{}{}
+		}
+	}}))
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
 	p := &pending{f: f, done: make(chan struct{}), cancel: cancel}

@@ -137,7 +137,7 @@ func startFleet(s *history, size int, seed uint64) (*fleet, error) {
 }
 
 func (f *fleet) config(p *process) redlockadapter.Config {
-	c := redlockadapter.Config{MaxTTL: quarantine, MaxSkew: 1e5 * time.Hour}
+	c := redlockadapter.Config{MaxTTL: quarantine, MaxSkew: 1e5 * time.Hour, Clock: engine.MonotonicClock()}
 	for _, s := range f.servers {
 		c.Nodes = append(c.Nodes, &redis.Options{Addr: s.address(),
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return s.dial(p) }})

@@ -84,3 +84,29 @@ func TestRequestForAnotherRunIsNotSent(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, got.Int, "the first request was not executed")
 }
+
+// A request whose script is unknown to the server is answered even if the connection has
+// become too old to send the text.
+func TestUnknownScriptOnAnOldConnectionIsAnswered(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	clock := leasetest.NewClock()
+	mini := miniredis.RunT(t)
+	mini.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		switch command {
+		case "INFO":
+			c.WriteBulk("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:1\r\nmaster_replid:1\r\n")
+			return true
+		case "EVALSHA":
+			clock.Suspend(2 * time.Minute)
+		}
+		return false
+	})
+	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute, Clock: clock,
+		Servers: redisconn.NewServers(), Failed: func() {}, Options: &redis.Options{Addr: mini.Addr()}})
+	go c.Run(func() {})
+	defer c.Close()
+	_, err := c.Do(ctx, redisconn.NewRequest(redisconn.NewScript(`return 1`), []string{"node"}))
+	require.ErrorIs(t, err, redisconn.ErrDown)
+}

@@ -141,12 +141,13 @@ func (c *Conn) receive(s *socket, got Reply) error {
 		c.mu.Unlock()
 		return got.Err
 	}
+	noScript := failed && refused.Code() == "NOSCRIPT"
+	if noScript && c.tooOld(s) {
+		c.mu.Unlock()
+		return ErrDown // disconnect answers it, since it counts as outstanding
+	}
 	c.answered++
-	if failed && refused.Code() == "NOSCRIPT" {
-		if c.tooOld(s) {
-			c.mu.Unlock()
-			return ErrDown
-		}
+	if noScript {
 		// The script was not run. Send it again with its text, after the others.
 		c.batch = append(c.batch, r)
 		command := r.encode(nil, s, true)
