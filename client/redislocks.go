@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/internal/perlease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )

@@ -116,7 +116,7 @@ func TestChangesOfLocksAreLoggedAtDebug(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { _, err := second.Acquire(testContext(t), request); done <- err }()
 		eventually(t, "queued", func() bool { return log.Count("queued") > 0 })
-		require.NoError(t, first.Release(testContext(t), 1))
+		require.NoError(t, first.Release(testContext(t), engine.Held{Nonce: 1}))
 		require.NoError(t, <-done)
 		pass(time.Millisecond)
 		log.Once(t, "queued")

@@ -77,7 +77,7 @@ func (s retrying) Renew(ctx context.Context) (extended []engine.Nonce, err error
 }
 
 func (s retrying) Release(ctx context.Context, nonce engine.Nonce) error {
-	return retry(ctx, func() error { return s.Session.Release(ctx, nonce) })
+	return retry(ctx, func() error { return s.Session.Release(ctx, engine.Held{Nonce: nonce}) })
 }
 
 // retry repeats a call while there is no leader.

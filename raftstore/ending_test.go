@@ -97,7 +97,7 @@ func acquireUntil(t *testing.T, c *cluster, done <-chan struct{}) {
 		default:
 		}
 		if grab(t, s, nonce, "small", true) {
-			_ = s.Release(testContext(t), nonce)
+			_ = s.Release(testContext(t), engine.Held{Nonce: nonce})
 		}
 	}
 }

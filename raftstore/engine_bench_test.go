@@ -191,7 +191,7 @@ func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 	return func(caller, _ int) error {
 		if nonce := held[caller]; nonce != 0 {
 			held[caller] = 0
-			return s.Release(ctx, nonce)
+			return s.Release(ctx, engine.Held{Nonce: nonce})
 		}
 		held[caller] = engine.Nonce(nonces.Add(1))
 		_, err := s.Acquire(ctx, engine.Request{Nonce: held[caller], Resources: names[caller], Wait: true, Holder: "bench"})

@@ -48,7 +48,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println("token", grant.Token, "in", grant.Mode, "mode")
-	fmt.Println(session.Release(ctx, 1), session.Close(ctx))
+	fmt.Println(session.Release(ctx, engine.Held{Nonce: 1}), session.Close(ctx))
 	// Output:
 	// token 1 in correctness mode
 	// <nil> <nil>

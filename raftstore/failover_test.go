@@ -383,7 +383,7 @@ func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
 		request.Wait, request.Queued = true, cancel
 		_, err = waiter.Acquire(ctx, request)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NoError(t, waiter.Release(testContext(t), 1))
+		require.NoError(t, waiter.Release(testContext(t), engine.Held{Nonce: 1}))
 		status, err := b.Inspect(testContext(t), "a")
 		require.NoError(t, err)
 		require.Empty(t, status.Waiters)

@@ -134,7 +134,7 @@ func (f *filled) probe(do func()) (gaps []time.Duration) {
 		require.NoError(f.b, err)
 		now := stopwatch.Now()
 		gaps, last = append(gaps, now.Since(last)), now
-		require.NoError(f.b, s.Release(ctx, nonce))
+		require.NoError(f.b, s.Release(ctx, engine.Held{Nonce: nonce}))
 	}
 }
 

@@ -59,7 +59,7 @@ func testHooks(t *testing.T, kind logstore.Kind) {
 	}()
 	leader := c.leader()
 	eventually(t, "a caller waits", leader.hub.HasWaits)
-	require.NoError(t, s.Release(ctx, 1))
+	require.NoError(t, s.Release(ctx, engine.Held{Nonce: 1}))
 	require.NoError(t, <-granted)
 	c.agree()
 	sum := func(of func(*counts) *atomic.Int64) (n int64) {

@@ -38,7 +38,7 @@ func TestLateOpenDoesNotHideAnExpiry(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrExpired)
 		granted, err := late.Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
-		require.NoError(t, first.Release(ctx, 1))
+		require.NoError(t, first.Release(ctx, engine.Held{Nonce: 1}))
 		require.NoError(t, first.Close(ctx))
 		status, err := c.backend().Inspect(ctx, "a")
 		require.NoError(t, err)

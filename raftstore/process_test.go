@@ -132,7 +132,7 @@ func (n *Node) answerCall(c call) (a answered) {
 		grant, err = s.Acquire(ctx, request)
 		a.Token = grant.Token
 	case "release":
-		err = s.Release(ctx, c.Nonce)
+		err = s.Release(ctx, engine.Held{Nonce: c.Nonce})
 	case "join":
 		err = n.Join(ctx, remoteMembership(c.Control))
 	case "learner":

@@ -88,7 +88,7 @@ func TestRestoreReusesNoIncarnation(t *testing.T) {
 				require.Greater(t, next.Incarnation(), former.Incarnation())
 				_, err = former.Renew(ctx)
 				require.ErrorIs(t, err, engine.ErrExpired)
-				require.NoError(t, former.Release(ctx, 1), "late")
+				require.NoError(t, former.Release(ctx, engine.Held{Nonce: 1}), "late")
 			}
 			status, err := c.backend().Inspect(ctx, "a")
 			require.NoError(t, err)

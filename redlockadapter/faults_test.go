@@ -111,7 +111,7 @@ func (l *history) work(ctx context.Context, s engine.Session, resources []fencin
 		cancel()
 		if err != nil {
 			l.refused(err)
-			_ = s.Release(context.WithoutCancel(ctx), nonce)
+			_ = s.Release(context.WithoutCancel(ctx), engine.Held{Nonce: nonce})
 			continue
 		}
 		l.granted(resource, before, grant.Token)
@@ -122,7 +122,7 @@ func (l *history) work(ctx context.Context, s engine.Session, resources []fencin
 		}
 		runtime.Gosched()
 		l.ended(resource)
-		if err := s.Release(ctx, nonce); err != nil {
+		if err := s.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
 			l.refused(err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/internal/perlease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // memory is an engine in memory: locks with a holder, a token and a deadline, and waiters

@@ -112,7 +112,7 @@ func (a *acquisition) abandon(ctx context.Context, s *session, err error) error 
 	case !waited && !uncertain, uncertain && a.call.Nonce != 0:
 		return err
 	}
-	if left := s.raft.Release(cleanup, a.request.Nonce); left != nil && !errors.Is(left, engine.ErrLost) {
+	if left := s.raft.Release(cleanup, engine.Held{Nonce: a.request.Nonce}); left != nil && !errors.Is(left, engine.ErrLost) {
 		return fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and nonce (%w)",
 			engine.ErrUncertain, a.request.Nonce, left)
 	}

@@ -151,7 +151,7 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 	if err != nil {
 		return false, err
 	}
-	if err := found.raft.Release(ctx, nonce); err != nil {
+	if err := found.raft.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
 		return false, err
 	}
 	_, held := tokens[nonce]

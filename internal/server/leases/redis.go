@@ -10,7 +10,6 @@ import (
 	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // redisLeases serves leases in efficiency mode for any caller. It keeps nothing: a

@@ -115,7 +115,7 @@ func (st *stream) releaseInRaft(id engine.SessionID, nonce engine.Nonce) error {
 	if err != nil {
 		return err
 	}
-	return s.raft.Release(st.ctx, nonce)
+	return s.raft.Release(st.ctx, engine.Held{Nonce: nonce})
 }
 
 // closeSession closes a session and removes it from the stream. A session that
