@@ -81,7 +81,7 @@ func TestConformance(t *testing.T) {
 			s := startService(t, 1)
 			s.setPolicy(engine.Policy{Prefix: "leasetest/", Mode: tt.mode}, true)
 			s.awaitMigrations()
-			subject := leasetest.Subject{Mode: tt.mode, TTL: 20 * time.Second, FIFO: tt.mode == engine.Correctness}
+			subject := leasetest.Subject{Mode: tt.mode, TTL: 20 * time.Second, FIFO: tt.mode == engine.Correctness, Sessionless: tt.mode == engine.Efficiency}
 			if tt.mode == engine.Efficiency {
 				subject.Unsupported = []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits}
 			}

@@ -27,6 +27,7 @@ func TestConformance(t *testing.T) {
 					Mode:        engine.Efficiency,
 					TTL:         virtualTTL,
 					Clock:       f.clock,
+					Sessionless: true,
 					Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
 				}
 			}, leasetest.InBubble())

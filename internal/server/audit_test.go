@@ -317,7 +317,7 @@ func BenchmarkAudit(b *testing.B) {
 					if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 						return err
 					}
-					return session.Release(ctx, nonce)
+					return session.Release(ctx, engine.Held{Nonce: nonce})
 				})
 			})
 		}

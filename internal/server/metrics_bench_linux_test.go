@@ -84,7 +84,7 @@ func (s *costSide) round(b *testing.B, callers int) {
 				nonce := engine.Nonce(s.nonce.Add(1))
 				_, err := s.session.Acquire(context.Background(), engine.Request{Nonce: nonce, Resources: []fencing.Resource{name}})
 				if err == nil {
-					err = s.session.Release(context.Background(), nonce)
+					err = s.session.Release(context.Background(), engine.Held{Nonce: nonce})
 				}
 				if err != nil {
 					b.Error(err)

@@ -22,6 +22,7 @@ func TestEfficiencyConforms(t *testing.T) {
 				Backend:     func() engine.Backend { return newClient(t, []string{s.Address()}).Efficiency() },
 				Mode:        engine.Efficiency,
 				TTL:         suiteTTL,
+				Sessionless: true,
 				Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
 			}
 		})

@@ -34,7 +34,7 @@ func BenchmarkRemote(b *testing.B) {
 				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 					return err
 				}
-				return session.Release(ctx, nonce)
+				return session.Release(ctx, engine.Held{Nonce: nonce})
 			})
 		})
 		b.Run(fmt.Sprintf("unary/callers=%d", callers), func(b *testing.B) {
@@ -69,7 +69,7 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 					return err
 				}
-				return session.Release(ctx, nonce)
+				return session.Release(ctx, engine.Held{Nonce: nonce})
 			})
 		})
 	}

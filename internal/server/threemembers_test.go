@@ -155,7 +155,7 @@ func useStream(t *testing.T, address string) {
 		extended, err := session.Renew(testContext(t))
 		require.NoError(t, err)
 		require.Equal(t, []engine.Nonce{nonce}, extended)
-		require.NoError(t, session.Release(testContext(t), nonce))
+		require.NoError(t, session.Release(testContext(t), engine.Held{Nonce: nonce}))
 	}
 }
 

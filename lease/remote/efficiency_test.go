@@ -100,7 +100,9 @@ func TestUnansweredAcquireIsReleasedBeforeTheNext(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	require.Equal(t, []string{"acquire"}, calls(m), "one try")
 	m.set(func() { m.answer = grants(7) })
-	grant, err := s.Acquire(bounded(t), request)
+	again := request
+	again.Repeated = true
+	grant, err := s.Acquire(bounded(t), again)
 	require.NoError(t, err)
 	require.Equal(t, fencing.Token(7), grant.Token)
 	require.Equal(t, []string{"acquire", "release", "acquire"}, calls(m))

@@ -95,7 +95,7 @@ func TestSweptSessionGetsNewNonces(t *testing.T) {
 	require.NoError(t, err)
 	ended, err := s.sessions.find(id).nextNonce(context.Background())
 	require.NoError(t, err)
-	require.NoError(t, s.sessions.find(id).raft.Release(context.Background(), ended))
+	require.NoError(t, s.sessions.find(id).raft.Release(context.Background(), engine.Held{Nonce: ended}))
 
 	s.expireCache()
 	s.Sweep()
