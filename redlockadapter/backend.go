@@ -164,15 +164,9 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 	return perlease.NewSession(b, config), nil
 }
 
-// Close releases the leases that this process was granted, and closes the connections.
-func (b *Backend) Close(ctx context.Context) error {
-	var releases []*releasing
-	for _, a := range b.grants.takeAll() {
-		releases = append(releases, b.queues.release(a))
-	}
-	for _, r := range releases {
-		_ = r.await(ctx) // a lease that is not released expires
-	}
+// Close closes the connections. Leases that were not released are held until their TTL passes, or
+// another process renews them.
+func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.spread.close()
 	<-b.keeper.done

@@ -1,8 +1,6 @@
 package redlockadapter
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -34,15 +32,6 @@ func (g *grants) take(name string) *attempt {
 	a := g.byName[name]
 	delete(g.byName, name)
 	return a
-}
-
-// takeAll removes and returns all grants.
-func (g *grants) takeAll() []*attempt {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := slices.Collect(maps.Values(g.byName))
-	clear(g.byName)
-	return all
 }
 
 // renewed records when a grant was renewed.

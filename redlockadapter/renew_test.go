@@ -160,27 +160,6 @@ func TestRenewalWaitsForAQuorumThatLostTheLease(t *testing.T) {
 	})
 }
 
-// A session does not renew an expired lease: the lock may have had another holder since.
-func TestSessionDoesNotRenewAnExpiredLease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).init(t)
-		b, ctx := f.backend(t), t.Context()
-		lost := make(chan error, 1)
-		s, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
-			Lost: func(_ engine.Nonce, err error) { lost <- err }})
-		require.NoError(t, err)
-		_, err = s.Acquire(ctx, request(1, "a"))
-		require.NoError(t, err)
-		f.clock.Suspend(virtualTTL) // the machine was suspended, the nodes were not
-		_, err = s.Renew(ctx)
-		require.NoError(t, err)
-		require.ErrorIs(t, lostError(t, lost), engine.ErrExpired)
-		advance(time.Second) // the session releases it in the background
-		acquireAlone(t, b, "a")
-	})
-}
-
 // lostError returns the error that a session reports for a lost lease.
 func lostError(t testing.TB, lost chan error) error {
 	t.Helper()

@@ -114,7 +114,7 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		session, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
 			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
-		_, err = session.Acquire(ctx, request(1, "e/migrating/2"))
+		grant, err := session.Acquire(ctx, request(1, "e/migrating/2"))
 		require.NoError(t, err)
 
 		s.set(f, 3, engine.Policy{Prefix: "e/migrating/", Mode: engine.Efficiency, Next: engine.Correctness})
@@ -122,7 +122,7 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
-		_, err = session.Renew(ctx)
+		_, err = session.Renew(ctx, Held{Name: grant.Name, Nonce: 1, Resources: request(1, "e/migrating/2").Resources, Token: grant.Token, TTL: virtualTTL})
 		require.NoError(t, err)
 		require.ErrorIs(t, lostError(t, lost), engine.ErrTaken)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/migrating/1"))
