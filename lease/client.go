@@ -49,7 +49,7 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 	}
 	host, _ := os.Hostname() // without it the name is the process id alone
 	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), calls: map[*call]bool{},
-		core: clientcore.New(func(d time.Duration) time.Duration { return rand.N(d) })}
+		core: clientcore.New(clientcore.Random{Jitter: func(d time.Duration) time.Duration { return rand.N(d) }, NewID: engine.NewSessionID})}
 	c.routed, _ = backend.(engine.RoutedBackend)
 	for _, option := range options {
 		if err := option(c); err != nil {

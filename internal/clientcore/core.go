@@ -31,8 +31,7 @@ type Key struct {
 
 // Core has the state of a client.
 type Core struct {
-	// Jitter returns a random part of a pause, so that clients do not all return at once.
-	Jitter func(time.Duration) time.Duration
+	random Random
 
 	sessions []*Session       // in the order in which they began
 	waiting  []*Call          // calls that ask for a lock in efficiency mode
@@ -40,10 +39,16 @@ type Core struct {
 	over     error            // why the client has ended, nil while it lives
 }
 
-// New returns the core of a client without sessions.
-func New(jitter func(time.Duration) time.Duration) *Core {
-	return &Core{Jitter: jitter}
+// Random is the source of what a client draws.
+type Random struct {
+	// Jitter returns a random part of a pause, so that clients do not all return at once.
+	Jitter func(time.Duration) time.Duration
+	// NewID returns the id of a new session.
+	NewID func() engine.SessionID
 }
+
+// New returns the core of a client without sessions.
+func New(random Random) *Core { return &Core{random: random} }
 
 // join returns the session of a key, with one more user. A lease without renewal has a
 // session of its own.

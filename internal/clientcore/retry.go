@@ -22,7 +22,7 @@ const (
 // Pause returns the time to wait before retry n.
 func (c *Core) Pause(n int) time.Duration {
 	d := min(minPause<<min(n, 10), maxPause)
-	return d/2 + c.Jitter(d/2)
+	return d/2 + c.random.Jitter(d/2)
 }
 
 // Final reports whether another attempt cannot help, even for a caller that is willing to

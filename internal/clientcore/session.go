@@ -69,7 +69,7 @@ type release struct {
 }
 
 func newSession(c *Core, key Key, fixed bool) *Session {
-	return &Session{core: c, id: engine.NewSessionID(), key: key, fixed: fixed, attempts: map[engine.Nonce]*Call{},
+	return &Session{core: c, id: c.random.NewID(), key: key, fixed: fixed, attempts: map[engine.Nonce]*Call{},
 		grants: map[engine.Nonce]*Grant{}, uncovered: map[engine.Nonce]*Grant{}, releases: map[engine.Nonce]*release{}}
 }
 
@@ -112,7 +112,9 @@ func (g *Grant) Deadline() engine.Instant {
 // accept turns the answer to an attempt into a grant, unless it has ended by now.
 func (s *Session) accept(now engine.Instant, c *Call, g *Grant, answer engine.Grant) error {
 	g.session, g.round, g.Since, g.sent = s, s.round, now, answer.Sent
-	if g.sent.IsZero() {
+	if g.sent.IsZero() && answer.Name == "" {
+		g.sent = s.lastRenewed // it lasts as long as its session
+	} else if g.sent.IsZero() {
 		g.sent = c.asked
 	}
 	g.Held = engine.Held{Name: answer.Name, Session: s.id, Nonce: c.nonce, Resources: c.Request.Resources, Token: answer.Token,

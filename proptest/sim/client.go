@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
@@ -31,51 +32,35 @@ var stepNames = [...]string{"acquiring", "using the lease", "entering the gate",
 // String names the next action.
 func (s Step) String() string { return stepNames[s] }
 
-const (
-	// gateTimeout bounds one operation on the storage.
-	gateTimeout = 400 * time.Millisecond
-	// callTimeout bounds one call to the lock service.
-	callTimeout = 500 * time.Millisecond
-)
+// gateTimeout bounds one operation on the storage.
+const gateTimeout = 400 * time.Millisecond
 
-// service is a client's connection to the locks.
-type service interface {
-	// start is called at the start and after each crash.
-	start()
-	// acquire begins an attempt. It ends with client.granted or client.denied.
-	acquire(a *attempt)
-	// release ends an attempt in any state.
-	release(a *attempt)
-	// sent returns the time before the last successful request was sent, from which the
-	// validity of a granted attempt counts.
-	sent(a *attempt) engine.Instant
-}
-
-// attempt is one acquisition attempt of a client, and its lease once granted.
+// attempt is one acquisition of a client, and its lease once granted.
 type attempt struct {
 	lock      int
 	name      fencing.Resource
-	nonce     engine.Nonce
+	core      clientcore.Call
+	request   engine.Request
+	asks      int              // answers to earlier asks are ignored
 	key       property.Attempt // for the property checker
-	wait      bool
 	requested time.Duration
-	token     fencing.Token  // once granted
-	held      engine.Instant // when the answer arrived
-	over      bool           // denied, abandoned, lost or released
-	writes    int            // remaining
-	state     any            // of the service
-
-	unlogged bool // it was granted in efficiency mode
+	grant     *clientcore.Grant // once granted
+	token     fencing.Token     // once granted
+	over      bool              // denied, abandoned, lost or released
+	writes    int               // remaining
 }
 
-// client is a process that uses locks, one at a time.
+// client is a process that uses locks, one at a time. Its decisions are those of
+// package clientcore.
 type client struct {
 	*process
 	w       *World
-	service service
+	core    *clientcore.Core
+	engines map[engine.Mode]locks // AnyMode if there is one
+	follow  *topologyFollower             // of the topology; nil without a service of both modes
 	policy  engine.Policy
 	armed   [steps]time.Duration // pauses at a later step
-	nonces  engine.Nonce
+	count   uint16               // sessions so far
 	current *attempt
 }
 
@@ -83,10 +68,21 @@ func newClient(w *World, name string) *client {
 	return &client{process: w.newProcess(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
 }
 
-// begin starts the client.
+// begin starts the client, without any state.
 func (c *client) begin() {
 	c.current = nil
-	c.service.start()
+	c.core = clientcore.New(clientcore.Random{Jitter: c.w.random, NewID: func() engine.SessionID {
+		c.count++
+		return engine.SessionID{byte(c.number), byte(c.count >> 8), byte(c.count)}
+	}})
+	for _, mode := range []engine.Mode{engine.AnyMode, engine.Efficiency, engine.Correctness} {
+		if e := c.engines[mode]; e != nil {
+			e.start()
+		}
+	}
+	if c.follow != nil {
+		c.follow.start()
+	}
 	c.idle()
 }
 
@@ -108,92 +104,47 @@ func (c *client) idle() {
 
 // acquireAny begins an attempt for a random lock.
 func (c *client) acquireAny() {
-	c.nonces++
-	lock := c.w.rng.IntN(len(c.w.locks))
-	a := &attempt{lock: lock, name: c.w.locks[lock], nonce: c.nonces, key: c.key(c.nonces), wait: c.w.chance(75), requested: c.w.now,
-		writes: 1 + c.w.rng.IntN(c.w.plan.Writes)}
+	lock, wait := c.w.rng.IntN(len(c.w.locks)), c.w.chance(75)
+	a := &attempt{lock: lock, name: c.w.locks[lock], requested: c.w.now, writes: 1 + c.w.rng.IntN(c.w.plan.Writes)}
 	if c.w.healed { // a lock that was not granted since, briefly
 		for i, served := range c.w.served {
 			if !served {
-				a.lock, a.name, a.writes, a.wait = i, c.w.locks[i], 1, true
+				a.lock, a.name, a.writes, wait = i, c.w.locks[i], 1, true
 			}
 		}
 	}
+	a.request = engine.Request{Resources: []resource{a.name}, Wait: wait, Holder: c.name}
+	a.core = clientcore.Call{Request: &a.request, Try: !wait, Began: c.now(), Owner: a}
 	c.current = a
-	c.w.emit(property.Event{Kind: property.Requested, Who: c.name, Resource: a.name, Attempt: a.key})
-	c.service.acquire(a)
+	c.ask(a)
 	timeout := 3*c.w.plan.TTL + c.w.random(5*c.w.plan.TTL)
 	c.w.timer(c.process, timeout, func() {
-		if a.token == fencing.None && !a.over { // abandon it
-			c.close(a)
+		if a.token == fencing.None && !a.over {
+			c.close(a) // nobody waits for it any more
 		}
 	})
 }
 
-// granted takes the answer of the service. Like production, it discards a lease that
-// expired on the way.
-func (c *client) granted(a *attempt, key property.Attempt, token fencing.Token) {
-	if a.over || a.token != fencing.None {
-		return
-	}
-	a.token, a.key, a.held = token, key, c.now()
-	if c.expired(a) {
-		a.token = fencing.None
-		c.close(a)
-		return
-	}
-	c.w.emit(property.Event{Kind: property.Acquired, Who: c.name, Resource: a.name, Attempt: a.key, Token: token, Unlogged: a.unlogged})
+// use works under a lease.
+func (c *client) use(a *attempt) {
+	c.w.emit(property.Event{Kind: property.Acquired, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token,
+		Unlogged: a.grant.Held.Name != ""})
 	if c.w.healed {
 		c.w.servedLock(a)
 	}
-	c.watch(a)
 	c.step(AboutToUse, func() { c.step(AboutToEnter, func() { c.enter(a) }) })
 }
 
-// denied ends an attempt that is definitely not granted.
-func (c *client) denied(a *attempt) {
-	if a.over || a.token != fencing.None {
-		return
+// expired reports whether the lease has ended by the client's clock.
+func (c *client) expired(a *attempt) bool {
+	if a.grant.Check(c.now()) {
+		c.end(a)
 	}
-	a.over = true
-	c.w.emit(property.Event{Kind: property.Denied, Who: c.name, Resource: a.name, Attempt: a.key})
-	c.idle()
+	return a.grant.Err() != nil
 }
 
-// deadline computes the deadline like package lease.
-func (c *client) deadline(a *attempt) engine.Instant {
-	from := c.service.sent(a)
-	if c.w.plan.Flaws.LateValidity && from.Until(a.held) > 0 {
-		from = a.held
-	}
-	return from.Add(c.policy.TTL - c.policy.Drift)
-}
-
-func (c *client) expired(a *attempt) bool { return c.now().Until(c.deadline(a)) <= 0 }
-
-// watch ends the lease at its deadline.
-func (c *client) watch(a *attempt) {
-	left := c.now().Until(c.deadline(a))
-	c.w.timer(c.process, min(max(left, time.Millisecond), time.Second), func() {
-		switch {
-		case a.over:
-		case c.expired(a):
-			c.close(a)
-		default:
-			c.watch(a)
-		}
-	})
-}
-
-// lost ends an attempt whose lease the service has ended.
-func (c *client) lost(a *attempt) {
-	if !a.over {
-		c.close(a)
-	}
-}
-
-// close ends an attempt and releases it.
-func (c *client) close(a *attempt) {
+// end records that the client no longer uses a lease, or waits for one.
+func (c *client) end(a *attempt) {
 	if a.over {
 		return
 	}
@@ -201,8 +152,16 @@ func (c *client) close(a *attempt) {
 	if a.token != fencing.None {
 		c.w.emit(property.Event{Kind: property.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
 	}
-	c.step(AboutToRelease, func() { c.service.release(a) })
 	c.idle()
+}
+
+// close ends an attempt and releases it.
+func (c *client) close(a *attempt) {
+	if a.over {
+		return
+	}
+	c.end(a)
+	c.step(AboutToRelease, func() { c.release(a) })
 }
 
 // call sends a request to the storage and waits for the answer. Requests to the storage

@@ -58,7 +58,7 @@ func (l *commitLog) begin(index uint64, e *entry) bool {
 // key returns the identity of an attempt for the property checker. A session that a late
 // copy opens again is a new one.
 func (l *commitLog) key(session engine.SessionID, nonce engine.Nonce) property.Attempt {
-	key := l.w.clientKey(int(session[0]), nonce)
+	key := l.w.attemptKey(session, nonce)
 	if n := l.lives[session]; n > 0 {
 		key += property.Attempt(fmt.Sprintf(" in session %d", n+1))
 	}

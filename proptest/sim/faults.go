@@ -276,9 +276,8 @@ func (w *World) injectService(f Fault, c *client, d time.Duration) bool {
 		w.armCrash(f, d) // recorded when it happens
 		return false
 	case StaleTopology:
-		r := c.service.(*router)
-		was := r.stale
-		r.stale = max(was, w.now+d)
+		was := c.follow.stale
+		c.follow.stale = max(was, w.now+d)
 		return was <= w.now && !c.down
 	}
 	w.change(f)
@@ -300,8 +299,8 @@ func (w *World) heal() {
 	w.crashes = nil
 	for _, c := range w.clients {
 		c.armed = [steps]time.Duration{}
-		if r, ok := c.service.(*router); ok {
-			r.stale = 0
+		if c.follow != nil {
+			c.follow.stale = 0
 		}
 	}
 	if w.cluster != nil {

@@ -1,25 +1,40 @@
 package sim
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// raftClient is a client of the correctness mode. One keep-alive extends its session and
-// all leases in it.
+const (
+	// callTimeout bounds one call to a member.
+	callTimeout = 500 * time.Millisecond
+	// waitTimeout bounds a call that waits for a lock.
+	waitTimeout = 2 * time.Second
+	// searchTimeout bounds the search for the leader.
+	searchTimeout = 5 * time.Second
+)
+
+// raftClient provides the locks of the correctness mode: it sends operations to the leader,
+// as lease/remote does.
 type raftClient struct {
 	*client
-	id          engine.SessionID
-	count       uint16 // sessions so far
-	opened      bool
-	incarnation uint64         // of the session that was opened
-	renewed     engine.Instant // sent time of the last keep-alive that was answered
-	guess       int            // the slot of the presumed leader
+	sessions map[engine.SessionID]*raftSession
+	guess    int // the slot of the presumed leader
 }
 
-var _ service = (*raftClient)(nil)
+// raftSession is a session that was opened.
+type raftSession struct {
+	incarnation uint64
+	grants      map[engine.Nonce]bool // that were not released
+}
+
+var _ locks = (*raftClient)(nil)
 
 // answer is the answer of a node to a client.
 type answer struct {
@@ -38,138 +53,137 @@ const (
 	uncertain                  // it may have had an effect
 )
 
-// start opens a new session.
-func (m *raftClient) start() {
-	m.count++
-	m.id = engine.SessionID{byte(m.number), byte(m.count >> 8), byte(m.count)}
-	m.opened, m.incarnation = false, 0
-	id, sent := m.id, m.now()
-	m.request(id, callTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
-		arrived := r.arrival()
-		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL}, func(a answer) {
-			if a.state == served {
-				a.state = r.extend(arrived, id, a.result.Incarnation)
-			}
-			reply(a)
-		})
-	}, func(a answer) {
-		if a.state == expired {
-			m.replaceSession()
-			return
-		}
-		m.opened, m.incarnation, m.renewed = true, a.result.Incarnation, sent
-		m.w.timer(m.process, m.policy.Renew, func() { m.keepAlive(id) })
-	})
+func (m *raftClient) start() { m.sessions = map[engine.SessionID]*raftSession{} }
+
+// request sends an operation to the presumed leader, then to the other nodes, until one
+// serves it. It does not repeat an operation that may have had an effect.
+func (m *raftClient) request(timeout time.Duration, do func(*replica, func(answer)), got func(answer, error)) {
+	m.search(m.w.now+searchTimeout, timeout, do, got)
 }
 
-// request calls the presumed leader, then the other nodes, until one answers or the
-// session has ended.
-func (m *raftClient) request(id engine.SessionID, timeout time.Duration, before func(), do func(*replica, func(answer)), got func(answer)) {
-	if id != m.id {
-		return
-	}
+func (m *raftClient) search(limit, timeout time.Duration, do func(*replica, func(answer)), got func(answer, error)) {
 	m.guess %= len(m.w.cluster.slots)
 	slot, done, life := m.w.cluster.slots[m.guess], false, m.life
-	again := func(pause time.Duration, hint int) {
-		done = true
-		m.guess++
-		if hint >= 0 {
-			m.guess = hint
-		}
-		m.w.timer(m.process, pause, func() { m.request(id, timeout, before, do, got) })
-	}
-	if before != nil {
-		before()
-	}
 	m.w.send(m.process, slot.process, false, func() {
 		do(slot.replica, func(a answer) {
 			m.w.send(slot.process, m.process, false, func() {
+				if done || life != m.life {
+					return
+				}
+				done = true
+				if a.state != notLeader && a.state != uncertain {
+					got(a, nil)
+					return
+				}
+				m.guess++
+				if a.leader >= 0 {
+					m.guess = a.leader
+				}
 				switch {
-				case done || life != m.life:
-				case a.state == notLeader || a.state == uncertain:
-					again(30*time.Millisecond+m.w.random(60*time.Millisecond), a.leader)
+				case a.state == uncertain:
+					got(a, errTimeout)
+				case m.w.now >= limit:
+					got(a, engine.ErrUnavailable)
 				default:
-					done = true
-					got(a)
+					m.w.timer(m.process, 30*time.Millisecond+m.w.random(60*time.Millisecond), func() { m.search(limit, timeout, do, got) })
 				}
 			})
 		})
 	})
 	m.w.timer(m.process, timeout, func() {
 		if !done {
-			again(0, -1)
+			done = true
+			m.guess++
+			got(answer{}, errTimeout)
 		}
 	})
 }
 
-// keepAlive renews the session periodically.
-func (m *raftClient) keepAlive(id engine.SessionID) {
-	if id != m.id {
-		return
-	}
-	m.step(AboutToRenew, func() {
-		sent, incarnation := m.now(), m.incarnation
-		m.request(id, callTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) { r.renew(id, incarnation, reply) }, func(a answer) {
-			switch {
-			case id != m.id:
-			case a.state == expired:
-				m.replaceSession()
-			case sent.Since(m.renewed) > 0:
-				m.renewed = sent
+func (m *raftClient) open(s *clientcore.Session, done func(error)) {
+	id, ttl := s.ID(), s.Key().TTL
+	m.request(callTimeout, func(r *replica, reply func(answer)) {
+		arrived := r.arrival()
+		r.propose(&machine.OpenSession{Session: id, TTL: ttl}, func(a answer) {
+			if a.state == served {
+				a.state = r.extend(arrived, id, a.result.Incarnation)
 			}
-			m.w.timer(m.process, m.policy.Renew, func() { m.keepAlive(id) })
+			reply(a)
 		})
-	})
-}
-
-// replaceSession opens a new session after the old one ended with all its leases.
-func (m *raftClient) replaceSession() {
-	if a := m.current; a != nil && !a.over && a.state == m.id {
-		m.lost(a)
-	}
-	m.start()
-}
-
-func (m *raftClient) acquire(a *attempt) {
-	if !m.opened {
-		m.w.timer(m.process, 50*time.Millisecond, func() {
-			if !a.over {
-				m.acquire(a)
-			}
-		})
-		return
-	}
-	a.state = m.id
-	id := m.id
-	command := &machine.Acquire{Session: id, Incarnation: m.incarnation, Request: engine.Request{Nonce: a.nonce, Resources: []resource{a.name},
-		Kind: engine.Exclusive, Mode: engine.Correctness, Wait: a.wait}}
-	m.request(id, 2*time.Second, nil, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(got answer) {
-		switch got.result.Code {
-		case machine.Granted:
-			m.granted(a, m.w.cluster.log.keyOf(got.result.Token, a.key), got.result.Token)
-		case machine.NoSession:
-			if id == m.id {
-				m.replaceSession()
-			}
-		case machine.Migrating, machine.NotReady, machine.WrongMode: // prevent a late copy from being granted
-			m.denied(a)
-			m.release(a)
+	}, func(a answer, err error) {
+		switch {
+		case err != nil:
+		case a.state == expired:
+			err = engine.ErrUnavailable // a late copy of another call; the next try opens it again
 		default:
-			m.denied(a)
+			m.sessions[id] = &raftSession{incarnation: a.result.Incarnation, grants: map[engine.Nonce]bool{}}
 		}
+		done(err)
 	})
 }
 
-// release repeats the release until the service confirms it or the session has ended.
-func (m *raftClient) release(a *attempt) {
-	id, ok := a.state.(engine.SessionID)
-	if !ok {
-		return
+func (m *raftClient) acquire(s *clientcore.Session, request engine.Request, done func(engine.Grant, error)) {
+	open := m.sessions[s.ID()]
+	request.Mode = engine.Correctness
+	command := &machine.Acquire{Session: s.ID(), Incarnation: open.incarnation, Request: request}
+	timeout := callTimeout
+	if request.Wait {
+		timeout = waitTimeout
 	}
-	incarnation := m.incarnation
-	m.request(id, callTimeout, nil, func(r *replica, reply func(answer)) {
-		r.propose(&machine.Release{Session: id, Incarnation: incarnation, Nonce: a.nonce}, reply)
-	}, func(answer) {})
+	m.request(timeout, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(a answer, err error) {
+		if err == nil {
+			err = acquireError(a.result, &request)
+		}
+		if err != nil {
+			done(engine.Grant{}, err)
+			return
+		}
+		open.grants[request.Nonce] = true
+		done(engine.Grant{Token: a.result.Token, Slot: a.result.Slot, Mode: engine.Correctness}, nil)
+	})
 }
 
-func (m *raftClient) sent(*attempt) engine.Instant { return m.renewed }
+// acquireError returns the error for the result of an Acquire, as raftstore does.
+func acquireError(result machine.Result, request *engine.Request) error {
+	switch result.Code {
+	case machine.Granted:
+		return nil
+	case machine.NoSession:
+		return engine.ErrExpired
+	case machine.Migrating:
+		return &engine.MigratingError{Resource: request.Resources[0]}
+	case machine.WrongMode:
+		return &engine.ModeError{Resource: request.Resources[0], Want: engine.Correctness, Have: engine.Efficiency}
+	case machine.NotReady:
+		return engine.ErrUnavailable
+	}
+	return fmt.Errorf("%w: %s", engine.ErrHeld, result.Code)
+}
+
+func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]engine.Nonce, error)) {
+	open := m.sessions[s.ID()]
+	m.request(callTimeout, func(r *replica, reply func(answer)) { r.renew(s.ID(), open.incarnation, reply) }, func(a answer, err error) {
+		if err == nil && a.state == expired {
+			err = engine.ErrExpired
+		}
+		done(slices.Sorted(maps.Keys(open.grants)), err)
+	})
+}
+
+func (m *raftClient) release(s *clientcore.Session, held engine.Held, done func(error)) {
+	open := m.sessions[s.ID()]
+	m.request(callTimeout, func(r *replica, reply func(answer)) {
+		r.propose(&machine.Release{Session: s.ID(), Incarnation: open.incarnation, Nonce: held.Nonce}, reply)
+	}, func(_ answer, err error) {
+		if err == nil {
+			delete(open.grants, held.Nonce)
+		}
+		done(err)
+	})
+}
+
+func (m *raftClient) close(s *clientcore.Session, _ []engine.Held) {
+	open := m.sessions[s.ID()]
+	m.request(callTimeout, func(r *replica, reply func(answer)) {
+		r.propose(&machine.CloseSession{Session: s.ID(), Incarnation: open.incarnation}, reply)
+	}, func(answer, error) { delete(m.sessions, s.ID()) }) // otherwise it expires
+}

@@ -130,11 +130,13 @@ func (w *World) populate() {
 		c := newClient(w, fmt.Sprintf("client %d", i+1))
 		switch w.plan.Setting {
 		case Correctness:
-			c.service = &raftClient{client: c}
+			c.engines = map[engine.Mode]locks{engine.AnyMode: &raftClient{client: c}}
 		case Standalone:
-			c.service = newStandaloneClient(c)
+			c.engines = map[engine.Mode]locks{engine.AnyMode: newStandaloneClient(c)}
 		case Service:
-			c.service = newRouter(c)
+			c.follow = &topologyFollower{client: c}
+			c.engines = map[engine.Mode]locks{engine.Correctness: &raftClient{client: c},
+				engine.Efficiency: &redisClient{client: c, authorize: c.follow.authorize}}
 		}
 		w.clients = append(w.clients, c)
 	}
@@ -172,9 +174,9 @@ func (w *World) servedLock(a *attempt) {
 	}
 }
 
-// clientKey returns the identity of an attempt for the property checker.
-func (w *World) clientKey(number int, nonce engine.Nonce) property.Attempt {
-	return property.Attempt(w.processes[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
+// attemptKey returns the identity of an attempt for the property checker: client, session
+// and nonce.
+func (w *World) attemptKey(session engine.SessionID, nonce engine.Nonce) property.Attempt {
+	client := w.processes[session[0]].name[len("client "):]
+	return property.Attempt(fmt.Sprintf("%s/%d.%d", client, int(session[1])<<8|int(session[2]), nonce))
 }
-
-func (c *client) key(nonce engine.Nonce) property.Attempt { return c.w.clientKey(c.number, nonce) }

@@ -28,7 +28,7 @@ type standaloneClient struct {
 
 func newStandaloneClient(c *client) *standaloneClient {
 	s := &standaloneClient{}
-	s.redisClient = &redisClient{client: c, outdated: func() {}, authorize: func(fencing.Resource) (authority, error) {
+	s.redisClient = &redisClient{client: c, authorize: func(fencing.Resource) (authority, error) {
 		return authority{version: standaloneVersion, fleet: s.fleet(), servers: c.w.redises}, nil
 	}}
 	return s
@@ -47,6 +47,7 @@ func (w *World) initStandalone() {
 }
 
 func (c *standaloneClient) start() {
+	c.redisClient.start()
 	c.joins, c.recovering = map[string]string{}, false
 	c.patrol()
 }
