@@ -13,10 +13,10 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// grantWithoutTime answers like a backend that does not set Grant.Sent.
+// grantWithoutTime answers like a backend without sessions that does not set Grant.Sent.
 func grantWithoutTime(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 	g, err := next(ctx, r)
-	g.Sent = engine.Instant{}
+	g.Sent, g.Name = engine.Instant{}, "named"
 	return g, err
 }
 

@@ -103,7 +103,8 @@ type Grant struct {
 	Slot  int
 	// Sent is the start of the grant's TTL, a moment before the deciding request was
 	// sent: the successful attempt, or the last answered keep-alive if the session is
-	// renewed as a whole. It is never the time of the answer.
+	// renewed as a whole. It is never the time of the answer. If it is zero, the grant lasts as
+	// long as its session, or without sessions, its TTL from before the request was sent.
 	Sent Instant
 	// Name and User are those of Held, for a grant of an engine without sessions. Otherwise
 	// they are empty.
