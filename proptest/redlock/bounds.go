@@ -88,6 +88,7 @@ const (
 	CopiedData
 	NoQuarantine
 	FloorBeforeQuarantine
+	QuarantineFromFirstJoin
 	RetiredEvidence
 	ForgottenSets
 	NoTakeBack
