@@ -81,7 +81,8 @@ func (s *Search) join(w *State, to *server) bool {
 	if s.Broken == JoinNonceTwice {
 		nonce = 1
 	}
-	if s.state.PutJoin(0, joins[nonce], uint64(w.Log.Version), fleetNames[w.Log.Fleet], 0, true) != redisnode.Accepted {
+	j := redisnode.Join{Nonce: joins[nonce], Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Again: true}
+	if reason, _ := s.state.PutJoin(0, j); reason != redisnode.Accepted {
 		return false
 	}
 	s.store(to)

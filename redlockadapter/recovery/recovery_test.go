@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -167,4 +168,12 @@ func TestStandaloneFloor(t *testing.T) {
 	floor, ok = StandaloneFloor([]Report{former(1, 3, 0, fencing.MaxToken)})
 	require.True(t, ok, "a single node is a quorum")
 	require.Equal(t, 3+Jump, floor)
+}
+
+func TestQuarantineLeft(t *testing.T) {
+	const quarantine, gap = time.Minute, 5 * time.Second
+	require.Equal(t, quarantine, QuarantineLeft(quarantine, 0, 0, gap))
+	require.Equal(t, 10*time.Second, QuarantineLeft(quarantine, 50*time.Second, gap-1, gap))
+	require.Zero(t, QuarantineLeft(quarantine, time.Hour, 0, gap))
+	require.Equal(t, quarantine, QuarantineLeft(quarantine, time.Hour, gap, gap), "nobody looked at the server for too long")
 }

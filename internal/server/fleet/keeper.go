@@ -174,7 +174,7 @@ func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.
 	}
 	for _, s := range backend.NodeStatuses(ctx) {
 		if i := slices.Index(fleet.Addresses, s.Addr); i >= 0 {
-			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine}
+			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine, Joined: s.Joined}
 		}
 	}
 	return nodes
