@@ -142,9 +142,9 @@ func (b *both) recover(k int) (string, any, any) {
 	if b.IntN(5) == 0 {
 		b.now -= min(b.now, b.Int64N(100_000)) // the clock is set back
 	}
-	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000)}
+	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000), Successor: []string{"", "h"}[b.IntN(2)]}
 	r.Ceiling = min(r.Floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
-	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine))
+	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine, r.Successor))
 	return "init", b.node.Init(b.now, r), reply
 }
 

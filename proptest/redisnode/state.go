@@ -224,6 +224,7 @@ type Range struct {
 	Fleet, Member  string
 	Floor, Ceiling fencing.Token
 	Quarantine     int64
+	Successor      string
 	// Reserved is the floor of the latest initialised life; Node sets it.
 	Reserved fencing.Token
 }
@@ -250,6 +251,6 @@ func (s *State) Init(now int64, r *Range) Reply {
 		return Reply{Reason: Quarantined, Left: left}
 	}
 	floor := max(r.Floor, r.Reserved)
-	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join}
+	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join, Successor: r.Successor}
 	return Reply{}
 }

@@ -176,7 +176,7 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 		r := a.Range
 		at(func(n *redisnode.Node, now int64) redisnode.Reason {
 			return n.Init(now, redisnode.Range{Join: r.Join, Version: r.Version, Fleet: under, Member: s.address, Floor: r.Floor,
-				Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds()}).Reason
+				Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds(), Successor: r.Successor}).Reason
 		})
 	}
 }

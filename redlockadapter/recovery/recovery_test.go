@@ -84,6 +84,8 @@ func TestReconcile(t *testing.T) {
 	retired, elsewhere := live(9, 1, 0, 50), live(9, 1, 0, 50)
 	retired.Live.Successor = "h"
 	elsewhere.Live.Fleet = "g"
+	elsewhereNewer := live(12, 1, 0, 50)
+	elsewhereNewer.Live.Fleet = "g"
 	formerlyRetired := former(9, 1, 0, 50)
 	formerlyRetired.Former.Successor = "h"
 	for name, c := range map[string]struct {
@@ -105,6 +107,9 @@ func TestReconcile(t *testing.T) {
 		"retired nodes":                   {[]Report{retired, retired, silent}, false, 9, 50, false, "h"},
 		"one retired node":                {[]Report{retired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
 		"retired in a former life":        {[]Report{formerlyRetired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
+		"a change that was cancelled":     {[]Report{retired, live(10, 1, 0, 40), silent}, false, 10, 50, true, ""},
+		"a change of the same version":    {[]Report{live(9, 1, 0, 40), retired, live(9, 1, 0, 40)}, false, 9, 50, false, "h"},
+		"another fleet is newer":          {[]Report{retired, elsewhereNewer, live(3, 1, 0, 40)}, false, 12, 50, false, "h"},
 		"retired, and the log knows it":   {[]Report{retired, retired, silent}, true, 9, 50, true, ""},
 		"nodes of another fleet":          {[]Report{elsewhere, elsewhere, live(3, 1, 0, 40)}, false, 9, 50, false, ""},
 		"a new log, nodes of another one": {[]Report{elsewhere, elsewhere, silent}, true, 9, 50, true, ""},

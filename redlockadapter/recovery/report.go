@@ -68,6 +68,8 @@ type Range struct {
 	Floor, Ceiling fencing.Token
 	// Quarantine is the time for which the node must have been joined before it votes.
 	Quarantine time.Duration
+	// Successor names the fleet that replaces the node's fleet; empty while there is none.
+	Successor string
 }
 
 // QuarantineLeft returns the time until a node with a join nonce may vote. Its quarantine began

@@ -147,7 +147,7 @@ func (j Join) Put(ctx context.Context, c Node) (waited time.Duration, err error)
 // quarantine of the node lasts.
 func Init(ctx context.Context, c Node, fleet string, r recovery.Range) (wait time.Duration, err error) {
 	got, err := c.Do(ctx, stateRequest(initScript, r.Join, strconv.FormatUint(r.Version, 10), fleet, c.Addr(),
-		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine)))
+		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine), r.Successor))
 	if err != nil {
 		return 0, err
 	}

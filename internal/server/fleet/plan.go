@@ -196,11 +196,12 @@ func successor(next engine.Fleet) string {
 
 // replacedText says which fleet replaced the one of a restored log, and what to do.
 func replacedText(successor string) string {
+	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the old fleet"
 	if successor == noNodes {
-		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"
+		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" + cancelled
 	}
 	return "the fleet was replaced by " + successor + " after this backup; set the present fleet with 'leased redis fleet set --force " +
-		strings.ReplaceAll(successor, ",", " ") + "'"
+		strings.ReplaceAll(successor, ",", " ") + "'" + cancelled
 }
 
 // decision is one call of Step.

@@ -77,6 +77,7 @@ func TestPlanStep(t *testing.T) {
 	now := func(m machine.Migration) machine.Migration { m.Now = true; return m }
 	restored := func(s *machine.Efficiency) { s.Ready, s.Restored, s.ReconcileVersion = false, true, 0 }
 	changing := func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }
+	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the old fleet"
 	told := retired(7, "d:1")
 	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true, Lives: make([]machine.Life, 3)}
 	for _, c := range []struct {
@@ -108,9 +109,11 @@ func TestPlanStep(t *testing.T) {
 			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed",
 			migration: "efficiency mode to be ready: 2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, with the nodes of a fleet that was replaced", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "d:1,e:1"), voter(9), voter(9)},
-			waiting: "another fleet: the fleet was replaced by d:1,e:1 after this backup; set the present fleet with 'leased redis fleet set --force d:1 e:1'"},
+			waiting: "another fleet: the fleet was replaced by d:1,e:1 after this backup; set the present fleet with 'leased redis fleet set --force d:1 e:1'" + cancelled},
+		{name: "restored, a node missed that a change was cancelled", state: with(ready(7), restored), nodes: []fleet.Node{retired(8, "d:1"), voter(9), lost()},
+			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, with the nodes of a fleet that was removed", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "none"), voter(9), lost()},
-			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"},
+			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" + cancelled},
 		{name: "a fleet that was used before", state: with(ready(7), restored, func(s *machine.Efficiency) { s.Restored = false }),
 			nodes: []fleet.Node{retired(6, "d:1"), retired(6, "d:1"), lost()}, want: []fleet.Kind{fleet.Reconcile},
 			waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
@@ -211,6 +214,12 @@ func TestPlanRecovers(t *testing.T) {
 		{name: "after the quarantine", node: joined(join, 0), want: []fleet.Action{{Kind: fleet.Assign, Life: "t." + join, Version: 7}}},
 		{name: "with a range", node: joined(join, 0), change: assigned, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t",
 			Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump, Quarantine: maxTTL}}}},
+		{name: "with a range, in a fleet that is replaced", node: joined(join, 0), change: func(s *machine.Efficiency) {
+			assigned(s)
+			s.Next, s.NextVersion = other, 7
+		}, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t", Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump,
+			Quarantine: maxTTL, Successor: "d:1"}}, {Kind: fleet.Advance, Node: 1, Server: "s"}, {Kind: fleet.Advance, Node: 2, Server: "s"}},
+			waiting: "the old fleet: 0 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "lost again, with another range", node: joined(fleet.JoinNonce(6, "k"), 0), change: assigned,
 			want: []fleet.Action{{Kind: fleet.Assign, Life: "t.6-k", Version: 7}}},
 		{name: "votes", node: votes, change: assigned, want: []fleet.Action{{Kind: fleet.FinishRecovery, Life: "t." + join}}},

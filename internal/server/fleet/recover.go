@@ -74,7 +74,7 @@ func (d *decision) initialise(i int, life machine.Life) {
 		return
 	}
 	r := recovery.Range{Join: d.nodes[i].Joining, Version: d.state.Version, Floor: life.Floor, Ceiling: life.Ceiling,
-		Quarantine: d.state.Fleet.MaxTTL}
+		Quarantine: d.state.Fleet.MaxTTL, Successor: d.goal.Successor}
 	if d.first(i) {
 		r.Quarantine = 0
 	}
