@@ -16,7 +16,7 @@ func (s *Search) replace(w *State, n int) {
 }
 
 // mayLeadBack reports whether an address may lead back to a server that it left. If time has dropped all connections
-// to a server that votes, it may not: another one may have taken its place.
+// to a server that votes, it may not: another one may have taken its place. This is an assumption of the protocol.
 func (s *Search) mayLeadBack(to *server) bool {
 	return !to.Gone || s.Broken == BackAfterTime || s.Standalone && to.Version == 0
 }
