@@ -27,6 +27,7 @@ if reserved and tonumber(reserved) > tonumber(floor) then floor = reserved end
 if not version or tonumber(version) < tonumber(ARGV[2]) then version = ARGV[2] end
 redis.call('DEL', former, KEYS[1])
 redis.call('HSET', KEYS[1], 'format', '1', 'version', version, 'fleet', ARGV[3], 'member', ARGV[4],
-  'max', floor, 'floor', floor, 'ceiling', ARGV[6], 'initialised', join, 'successor', ARGV[8])
+  'max', floor, 'floor', floor, 'ceiling', ARGV[6], 'initialised', join)
+if ARGV[8] ~= '' then redis.call('HSET', KEYS[1], 'successor', ARGV[8]) end
 redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'
