@@ -164,9 +164,6 @@ func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if s.waiting[nonce] != nil {
-		s.answer(nonce, waitResult{err: fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, nonce)})
-	}
 	m.applyLocked(command)
 	return nil
 }

@@ -59,6 +59,11 @@ func (c *Acquire) apply(m *Machine) Result {
 		if r.kind != q.Kind || !slices.Equal(r.resources, q.Resources) {
 			return Result{Code: OtherRequest}
 		}
+		if r.token == fencing.None && !q.Wait { // a waiter cannot be granted now
+			m.free(r, EventReleased)
+			m.grantWaiters(r.resources)
+			return Result{Code: Held}
+		}
 		return m.outcome(r)
 	}
 	if s.ended.has(uint64(q.Nonce)) {
