@@ -44,7 +44,7 @@ func (a *acquisition) openSession(ctx context.Context) (*session, error) {
 	}
 	s, err := a.sessions.attach(ctx, a.session)
 	if err == nil && a.call.Nonce == 0 {
-		a.request.Nonce, err = s.nextNonce(ctx)
+		a.request.Nonce, err = s.nextNonce()
 	}
 	return s, err
 }
