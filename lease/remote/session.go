@@ -20,7 +20,8 @@ type session struct {
 	backend *Backend
 	config  engine.SessionConfig
 
-	attaching chan struct{} // a mutex: held while the session is being attached
+	attaching  chan struct{} // a mutex: held while the session is being attached
+	unanswered int           // how many attaches got no answer since the last that succeeded; guarded by attaching
 
 	mu       sync.Mutex
 	attached *connection            // the connection on which the leader knows the session
@@ -100,18 +101,43 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 	return answer, err
 }
 
-// attach makes the session known on a connection. Grants that the leader does not
-// know are lost.
+// attach makes the session known on a connection. It continues after the end of ctx: the
+// answer for a large session may take longer than one call, and serves all of them.
 func (s *session) attach(ctx context.Context, c *connection) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
 	select {
 	case s.attaching <- struct{}{}:
-		defer func() { <-s.attaching }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	done := make(chan error, 1)
+	go func() {
+		err := s.attachNow(context.WithoutCancel(ctx), c)
+		<-s.attaching
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+const (
+	// largeSession is the number of leases above which the answer to an attach may be so
+	// large that it delays the heartbeats behind it.
+	largeSession = 1000
+	// maxDoublings bounds the time for the answer to an attach.
+	maxDoublings = 5
+)
+
+// attachNow asks the leader for the grants of the session. Those that it does not know are
+// lost. Each time that an answer takes too long, the next attach waits twice as long, so that
+// any session can be attached at last. The caller holds attaching.
+func (s *session) attachNow(ctx context.Context, c *connection) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
@@ -120,12 +146,18 @@ func (s *session) attach(ctx context.Context, c *connection) error {
 	s.mu.Unlock()
 	s.register(c)
 	op := s.operation(ctx)
+	op.limit <<= min(s.unanswered, maxDoublings)
+	op.large = len(before) > largeSession
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {
+		if errors.Is(err, engine.ErrUncertain) { // not the answer of a follower
+			s.unanswered++
+		}
 		s.unregister(c)
 		return err
 	}
+	s.unanswered = 0
 	holds := answer.Full.GetHolds()
 	known := make(map[engine.Nonce]fencing.Token, len(holds))
 	for _, h := range holds {
