@@ -101,31 +101,6 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 	return answer, err
 }
 
-// attach makes the session known on a connection. It continues after the end of ctx: the
-// answer for a large session may take longer than one call, and serves all of them.
-func (s *session) attach(ctx context.Context, c *connection) error {
-	if attached, err := s.isAttached(c); attached || err != nil {
-		return err
-	}
-	select {
-	case s.attaching <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	done := make(chan error, 1)
-	go func() {
-		err := s.attachNow(context.WithoutCancel(ctx), c)
-		<-s.attaching
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 const (
 	// largeSession is the number of leases above which the answer to an attach may be so
 	// large that it delays the heartbeats behind it.
@@ -134,10 +109,19 @@ const (
 	maxDoublings = 5
 )
 
-// attachNow asks the leader for the grants of the session. Those that it does not know are
-// lost. Each time that an answer takes too long, the next attach waits twice as long, so that
-// any session can be attached at last. The caller holds attaching.
-func (s *session) attachNow(ctx context.Context, c *connection) error {
+// attach makes the session known on a connection. Grants that the leader does not
+// know are lost. Each time that an answer takes too long, the next attach waits twice as
+// long, so that any session can be attached at last.
+func (s *session) attach(ctx context.Context, c *connection) error {
+	if attached, err := s.isAttached(c); attached || err != nil {
+		return err
+	}
+	select {
+	case s.attaching <- struct{}{}:
+		defer func() { <-s.attaching }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
@@ -151,7 +135,7 @@ func (s *session) attachNow(ctx context.Context, c *connection) error {
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {
-		if errors.Is(err, engine.ErrUncertain) { // not the answer of a follower
+		if errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil { // neither the answer of a follower, nor a short call
 			s.unanswered++
 		}
 		s.unregister(c)
