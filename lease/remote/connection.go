@@ -236,7 +236,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 
 // add queues an operation. It reports whether the caller has to send it.
 func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
-	p.large = op.other.GetAttach() != nil
+	p.large = op.large
 	if op.limit > 0 {
 		p.limit, p.deadline = op.limit, c.connector.settings.clock.Now().Add(op.limit)
 	}

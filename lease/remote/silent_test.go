@@ -399,6 +399,33 @@ func TestStoppedMemberContinues(t *testing.T) {
 	})
 }
 
+// The leader needs longer to list the leases of a session than a member has for an answer, and
+// than a renewal waits. The client gives it more time with each attempt, and keeps its leases.
+func TestSlowAttachSucceeds(t *testing.T) {
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, client *lease.Client) {
+		held, err := client.Acquire(limited(t), "a")
+		require.NoError(t, err)
+		m := c.members[0]
+		m.set(func() {
+			answer := m.answer
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				if op.GetAttach() != nil {
+					m.mu.Unlock() // other streams are served meanwhile
+					time.Sleep(8 * time.Second)
+					m.mu.Lock()
+				}
+				return answer(op)
+			}
+		})
+		c.hosts[0].stop() // the connection is lost
+		time.Sleep(3 * time.Second)
+		c.hosts[0].resume()
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, held.Err(), "the session was not attached")
+		require.NoError(t, held.Release(limited(t)))
+	})
+}
+
 // A member that sends heartbeats and answers nothing, for example because its disk hangs,
 // leaves the call time for another member.
 func TestMemberThatAnswersNothing(t *testing.T) {
