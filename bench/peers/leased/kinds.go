@@ -68,7 +68,7 @@ func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 			if err != nil {
 				return nil, err
 			}
-			p := &peer{Target: targetOf(name, s.endpoints), service: s, stop: shared.stop}
+			p := &peer{Target: targetOf(name, s.Endpoints), service: s, stop: shared.stop}
 			if shared.nodes > 0 {
 				return &redisPeer{p}, nil
 			}
@@ -133,10 +133,7 @@ var (
 )
 
 // Address implements [peers.Peer].
-func (p *peer) Address() string {
-	text, _ := json.Marshal(p.service.endpoints) // strings can always be encoded
-	return string(text)
-}
+func (p *peer) Address() string { return p.service.Address() }
 
 // Pids implements [peers.Peer].
 func (p *peer) Pids() []int { return p.service.pids() }
@@ -157,7 +154,7 @@ func (p *peer) KillLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.service.members[leader].Kill()
+	p.service.Servers[leader].Kill()
 	return nil
 }
 
