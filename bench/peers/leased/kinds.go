@@ -33,12 +33,15 @@ func Kinds(path string) []peers.Kind {
 	program := programAt(path)
 	raft, redis := &sharedService{program: program}, &sharedService{program: program, nodes: redisNodes}
 	return []peers.Kind{
-		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"),
+		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"), // the first, see Raft
 		kind(JSON, raft, "W7"),
 		fewLeases(kind(Direct, redis, "W1", "W2", "W3")),
 		kind(Member, redis, "W1", "W2"),
 	}
 }
+
+// Raft returns correctness mode.
+func Raft(path string) peers.Kind { return Kinds(path)[0] }
 
 // Efficiency returns efficiency mode with a number of Redis nodes, used directly.
 func Efficiency(path string, nodes int) peers.Kind {
