@@ -177,12 +177,12 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	if err != nil {
 		return false, wire.FromStatus(err)
 	}
-	go func() {
+	w.running.Go(func() {
 		if errors.Is(heartbeat.Watch(ctx, conn), heartbeat.ErrSilent) {
 			w.settings.fellSilent(w.settings.clock.Now(), address)
 			cancel()
 		}
-	}()
+	})
 	for {
 		message, err := stream.Recv()
 		if err != nil {
