@@ -112,7 +112,7 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 	sessions := slices.Collect(maps.Keys(r.sessions))
 	r.mu.Unlock()
 	for _, s := range sessions {
-		report := s.efficiency.Lose(func(held engine.Held) error {
+		s.efficiency.Lose(func(held engine.Held) error {
 			if newFleet {
 				return fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
 			}
@@ -120,8 +120,7 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 				return err
 			}
 			return nil // a lock that is changing its mode is held until its TTL passes
-		})
-		r.running.Go(report) // a callback may be slow
+		})()
 	}
 }
 

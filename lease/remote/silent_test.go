@@ -463,3 +463,54 @@ func TestMembers(t *testing.T) {
 	m.Connected(now, now, "c", context.Canceled)
 	require.False(t, m.Avoids(now, "c"), "the caller left before the member could answer")
 }
+
+// A slow hook is no silence of the member: hooks do not run on the goroutine that receives its
+// messages.
+func TestSlowHooksAreNotSilence(t *testing.T) {
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
+		b, err := remote.New(c.addresses(), c.network.option())
+		require.NoError(t, err)
+		block := make(chan struct{})
+		end := sync.OnceFunc(func() { close(block) })
+		time.AfterFunc(30*time.Second, end)
+		failures := make(chan error, 10)
+		hook := func(_ context.Context, e lease.Event) {
+			if e.Token == fencing.None && e.Err != nil {
+				failures <- e.Err
+			}
+			<-block
+		}
+		client, err := lease.New(b, lease.WithOnClose(func(context.Context) error { return b.Close() }),
+			lease.WithPolicies(lease.Policy{Mode: engine.Correctness, TTL: time.Minute}),
+			lease.WithHooks(lease.Hooks{Lost: hook, Waiting: hook}))
+		require.NoError(t, err)
+		c.clients = append(c.clients, client)
+		l, err := client.Acquire(limited(t), "a")
+		require.NoError(t, err)
+		m := c.members[0]
+		m.set(func() {
+			op := m.received[len(m.received)-1]
+			lost := wire.FromError(engine.ErrTaken)
+			m.notices = []*pb.Notice{{Session: op.Session, Nonce: op.GetAcquire().Nonce, Lost: lost}}
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				if call := op.GetAcquire(); call != nil && call.Wait {
+					m.notices = append(m.notices, &pb.Notice{Session: op.Session, Nonce: call.Nonce})
+				}
+				return c.answer(0, engine.Correctness, op)
+			}
+		})
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := client.Acquire(limited(t), "a")
+			waiting <- err
+		}()
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, l.Err(), lease.ErrTaken)
+		require.Empty(t, failures, "the waiter is still connected")
+		end()
+		c.free()
+		c.hosts[0].stop() // the waiter moves on, and asks again
+		c.elect(1)
+		within(t, "the waiter", func() error { return <-waiting })
+	})
+}
