@@ -50,7 +50,7 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
-	connectTime := owner.settings.connectTime(address)
+	connectTime := owner.settings.connectTime(owner.settings.clock.Now(), address)
 	limit := time.AfterFunc(connectTime, cancel)
 	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
@@ -155,7 +155,9 @@ func (c *connection) receive() {
 			c.close(wire.FromStatus(err))
 			return
 		}
-		c.received.Add(1)
+		if c.received.Add(1) == 1 {
+			c.connector.settings.answered(c.address)
+		}
 		for _, n := range response.Notices {
 			c.notice(n)
 		}

@@ -153,7 +153,7 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	conn, err := openConnection(ctx, c, address)
-	c.settings.connected(c.settings.clock.Now(), began, address, err)
+	c.settings.connected(c.settings.clock.Now(), began, address, err, ctx.Err() != nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
 	}

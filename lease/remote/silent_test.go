@@ -428,42 +428,6 @@ func TestRedirectToASilentLeader(t *testing.T) {
 	})
 }
 
-func TestMembers(t *testing.T) {
-	m := remote.NewMembers("a", "b", "c")
-	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
-	next := func(from int) string {
-		address, after := m.Next(now, from)
-		require.Greater(t, after, from)
-		return address
-	}
-	require.Equal(t, []string{"a", "b", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
-
-	m.FellSilent(now, "b")
-	require.Equal(t, []string{"a", "c", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
-	require.True(t, m.Avoids(now, "b"))
-	now = now.Add(500 * time.Millisecond)
-	m.FellSilent(now, "a")
-	m.FellSilent(now, "c")
-	require.Equal(t, "b", next(0), "all are avoided: the one that was silent first")
-	now = now.Add(time.Second)
-	require.False(t, m.Avoids(now, "c"))
-	require.Equal(t, "a", next(0))
-
-	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
-	for _, want := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Second} {
-		began := now
-		now = now.Add(m.ConnectTime("a"))
-		m.Connected(now, began, "a", context.DeadlineExceeded)
-		require.Equal(t, want, m.ConnectTime("a"))
-		require.True(t, m.Avoids(now, "a"))
-	}
-	m.Connected(now, now, "a", nil)
-	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
-	require.False(t, m.Avoids(now, "a"))
-	m.Connected(now, now, "c", context.Canceled)
-	require.False(t, m.Avoids(now, "c"), "the caller left before the member could answer")
-}
-
 // A slow hook is no silence of the member: hooks do not run on the goroutine that receives its
 // messages.
 func TestSlowHooksAreNotSilence(t *testing.T) {

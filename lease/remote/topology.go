@@ -168,13 +168,16 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	w.restart = cancel
 	w.mu.Unlock()
 	began := w.settings.clock.Now()
-	first := time.AfterFunc(w.settings.connectTime(address), func() {
-		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent)
+	first := time.AfterFunc(w.settings.connectTime(began, address), func() {
+		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent, false)
 		cancel()
 	})
 	defer first.Stop()
 	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 	if err != nil {
+		if first.Stop() {
+			w.settings.connected(w.settings.clock.Now(), began, address, err, ctx.Err() != nil)
+		}
 		return false, wire.FromStatus(err)
 	}
 	w.running.Go(func() {
@@ -188,8 +191,10 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 		if err != nil {
 			return received, wire.FromStatus(err)
 		}
-		first.Stop()
-		w.settings.connected(w.settings.clock.Now(), began, address, nil)
+		if first.Stop() {
+			w.settings.connected(w.settings.clock.Now(), began, address, nil, false)
+			w.settings.answered(address)
+		}
 		topology, err := wire.ToTopology(message)
 		if err != nil {
 			return received, err
