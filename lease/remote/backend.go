@@ -110,8 +110,9 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
-	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s),
-		efficiency: &Efficiency{newConnector(s, rand.N(len(endpoints)))}}, nil
+	efficiency := newConnector(s, rand.N(len(endpoints)))
+	efficiency.anyMember = true
+	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s), efficiency: &Efficiency{efficiency}}, nil
 }
 
 // Close closes the connections. Sessions that were not closed end with their TTL.

@@ -38,15 +38,10 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 	return perlease.NewSession(e, config), nil
 }
 
-// send sends an operation to a member. If the member cannot serve, the next call uses
-// another one: perhaps only this member cannot reach the Redis nodes.
+// send sends an operation to a member.
 func (e *Efficiency) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = e.connector.do(ctx, func(c *connection) error {
 		answer, err = c.do(ctx, op)
-		var migrating *engine.MigratingError
-		if err != nil && wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
-			e.moveOn(c)
-		}
 		return err
 	})
 	return answer, err

@@ -46,6 +46,7 @@ type member struct {
 	rejectsSessions error         // the answer to every new session stream
 	endsSessions    time.Duration // the time after which a session stream ends, 0 for never
 	topologies      int           // number of topology streams so far
+	hides           bool          // it sends nothing to watches of locks
 
 	reports       []*pb.ReportRefusalRequest
 	refuseReports error
@@ -211,13 +212,15 @@ func (m *member) Watch(_ *pb.WatchRequest, stream pb.LeaseService_WatchServer) e
 	defer m.set(func() { m.watches-- })
 	for {
 		m.mu.Lock()
-		changed, rejects := m.changed, m.rejects
+		changed, rejects, hides := m.changed, m.rejects, m.hides
 		m.mu.Unlock()
 		if rejects != nil {
 			return wire.ToStatus(rejects)
 		}
-		if err := stream.Send(&pb.Event{}); err != nil {
-			return err
+		if !hides {
+			if err := stream.Send(&pb.Event{}); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-changed:

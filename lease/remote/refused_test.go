@@ -1,14 +1,18 @@
 package remote_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // followed returns a backend that has the topology of a member, and the number of that
@@ -94,4 +98,54 @@ func TestRefusedTopology(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// observe returns when the client has seen the leader.
+func observe(t *testing.T, client *lease.Client) error {
+	seen := errors.New("seen")
+	ctx, cancel := context.WithCancelCause(limited(t))
+	defer cancel(nil)
+	if err := client.Observe(ctx, "a", func(lease.Leader) { cancel(seen) }); !errors.Is(err, seen) {
+		return err
+	}
+	return nil
+}
+
+// A member that sends heartbeats but no event does not keep an observer for itself.
+func TestWatchWithoutAnEvent(t *testing.T) {
+	onCluster(t, engine.Efficiency, func(t *testing.T, c *cluster, client *lease.Client) {
+		warm(t, client)
+		c.members[0].set(func() { c.members[0].hides = true })
+		began := time.Now()
+		require.NoError(t, observe(t, client))
+		require.Less(t, time.Since(began), 4*time.Second)
+	})
+}
+
+// A member that cannot reach the Redis nodes does not keep the client from another member that
+// can, whatever the call.
+func TestUnavailableMember(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, client *lease.Client) error{
+		"acquire": func(t *testing.T, client *lease.Client) error {
+			_, err := client.TryAcquire(limited(t), "a")
+			return err
+		},
+		"inspect": func(t *testing.T, client *lease.Client) error {
+			_, err := client.Inspect(limited(t), "a")
+			return err
+		},
+		"observe": observe,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onCluster(t, engine.Efficiency, func(t *testing.T, c *cluster, client *lease.Client) {
+				warm(t, client)
+				m := c.members[0]
+				m.set(func() {
+					m.answer = func(*pb.Operation) *pb.Answer { return &pb.Answer{Error: wire.FromError(engine.ErrUnavailable)} }
+					m.inspect = func() (*pb.Lock, error) { return nil, engine.ErrUnavailable }
+				})
+				within(t, name, func() error { return call(t, client) })
+			})
+		})
+	}
 }
