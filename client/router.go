@@ -48,7 +48,8 @@ var (
 )
 
 func newRouter(service *remote.Backend, c config) *router {
-	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{}, waiting: map[*waitingAcquire]bool{}}
+	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{},
+		waiting: map[*waitingAcquire]bool{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -224,7 +225,8 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 }
 
 // cancelWhenRerouted ends a watch when another backend knows the holders of the lock.
-func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend, cancel context.CancelCauseFunc) {
+func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend,
+	cancel context.CancelCauseFunc) {
 	for {
 		version := r.service.Topology().Version
 		if r.backendOf(resource) != watched {

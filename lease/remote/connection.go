@@ -45,8 +45,9 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
-		sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{}, queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
+	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn),
+		down: make(chan struct{}), sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{},
+		queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting

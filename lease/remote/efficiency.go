@@ -54,7 +54,8 @@ func (e *Efficiency) operation(ctx context.Context, session engine.SessionID) op
 
 // Acquire requests a lease. If the answer is lost the error is uncertain;
 // perlease.Session then releases what the member may have acquired.
-func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, error) {
 	op := e.operation(ctx, session)
 	op.acquire, op.ttl = request, ttl
 	if request.Queued != nil {
@@ -137,7 +138,8 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 // Release ends a lease. A lost lease counts as released.
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
 	op := e.operation(ctx, held.Session)
-	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
+	call := &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}
+	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: call}}
 	_, err := e.send(ctx, &op)
 	if errors.Is(err, engine.ErrLost) {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,7 @@ func (c *cluster) followed(t *testing.T) (*remote.Backend, int) {
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	require.NoError(t, b.AwaitTopology(limited(t)))
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	for i, m := range c.members {
 		if m.watchers() > 0 {
 			return b, i

@@ -95,7 +95,8 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable, b.settings.endpoints, b.settings.timeout)
+			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable,
+				b.settings.endpoints, b.settings.timeout)
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
