@@ -66,7 +66,9 @@ func (s *session) renewable() *serviceSession {
 	if busy {
 		return part
 	}
-	s.efficiency.Background(closeTimeout, func(ctx context.Context) { _ = part.Close(ctx) }) // otherwise it ends with its TTL
+	s.efficiency.Background(closeTimeout, func(ctx context.Context) {
+		_ = part.Close(ctx) // otherwise it ends with its TTL
+	})
 	return nil
 }
 

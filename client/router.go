@@ -48,7 +48,8 @@ var (
 )
 
 func newRouter(service *remote.Backend, c config) *router {
-	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{}, waiting: map[*waitingAcquire]bool{}}
+	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{},
+		waiting: map[*waitingAcquire]bool{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -112,7 +113,7 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 	sessions := slices.Collect(maps.Keys(r.sessions))
 	r.mu.Unlock()
 	for _, s := range sessions {
-		report := s.efficiency.Lose(func(held engine.Held) error {
+		s.efficiency.Lose(func(held engine.Held) error {
 			if newFleet {
 				return fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
 			}
@@ -120,8 +121,7 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 				return err
 			}
 			return nil // a lock that is changing its mode is held until its TTL passes
-		})
-		r.running.Go(report) // a callback may be slow
+		})()
 	}
 }
 
@@ -161,12 +161,26 @@ func (r *router) NextTopology(ctx context.Context, after uint64) (engine.Topolog
 
 // Inspect returns the holders and waiters of a lock.
 func (r *router) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return r.backendOf(resource).Inspect(ctx, resource)
+	asked := r.backendOf(resource)
+	status, err := asked.Inspect(ctx, resource)
+	r.checkDetour(ctx, asked, resource, err)
+	return status, err
 }
 
 // Break ends the lease with this token.
 func (r *router) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return r.backendOf(resource).Break(ctx, resource, token)
+	asked := r.backendOf(resource)
+	err := asked.Break(ctx, resource, token)
+	r.checkDetour(ctx, asked, resource, err)
+	return err
+}
+
+// checkDetour starts a detour if err says that the Redis nodes did not answer. The caller
+// returns err, and package lease repeats the call.
+func (r *router) checkDetour(ctx context.Context, asked engine.Backend, resource fencing.Resource, err error) {
+	if _, direct := asked.(*redlockadapter.Backend); direct && err != nil {
+		r.redis.startDetour(ctx, []fencing.Resource{resource}, err)
+	}
 }
 
 // Sign returns the signed token of a lease that the caller holds. Any member of the
@@ -202,6 +216,7 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 		go r.cancelWhenRerouted(watching, resource, watched, cancel)
 		err := watched.Watch(watching, resource, changed)
 		cancel(nil)
+		r.checkDetour(ctx, watched, resource, err)
 		if !errors.Is(err, errRerouted) && !errors.Is(context.Cause(watching), errRerouted) {
 			return err
 		}
@@ -210,7 +225,8 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 }
 
 // cancelWhenRerouted ends a watch when another backend knows the holders of the lock.
-func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend, cancel context.CancelCauseFunc) {
+func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend,
+	cancel context.CancelCauseFunc) {
 	for {
 		version := r.service.Topology().Version
 		if r.backendOf(resource) != watched {

@@ -46,8 +46,8 @@ func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s := &session{router: r, config: config, efficiency: perlease.NewSession(r.redis, config), opening: make(chan struct{}, 1),
-		attempts: map[engine.Nonce]serviceAttempt{}}
+	s := &session{router: r, config: config, efficiency: perlease.NewSession(r.redis, config),
+		opening: make(chan struct{}, 1), attempts: map[engine.Nonce]serviceAttempt{}}
 	r.mu.Lock()
 	r.sessions[s] = true
 	r.mu.Unlock()
@@ -135,7 +135,8 @@ func (s *session) enter(ctx context.Context, nonce engine.Nonce) (serviceAttempt
 	}
 	opened := &serviceSession{outer: map[engine.Nonce]engine.Nonce{}}
 	var err error
-	opened.Session, err = s.router.service.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock,
+	opened.Session, err = s.router.service.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(),
+		TTL: s.config.TTL, Clock: s.config.Clock,
 		Lost: func(nonce engine.Nonce, err error) { s.lost(serviceAttempt{opened, nonce}, err) }})
 	if err != nil {
 		return serviceAttempt{}, err
@@ -223,7 +224,9 @@ func (s *session) leaveCorrectness(nonce engine.Nonce) {
 	}
 	s.mu.Unlock()
 	if known {
-		s.efficiency.Background(closeTimeout, func(ctx context.Context) { _ = at.session.Release(ctx, at.nonce) }) // otherwise it ends with the session
+		s.efficiency.Background(closeTimeout, func(ctx context.Context) {
+			_ = at.session.Release(ctx, at.nonce) // otherwise it ends with the session
+		})
 	}
 }
 

@@ -23,6 +23,7 @@ type acquisition struct {
 	asked     bool         // the service was asked before
 	granted   engine.Instant
 	queued    atomic.Bool
+	waiting   hookQueue // calls of the hook Waiting
 }
 
 // wait acquires the lease. It gives up when ctx ends, the wait limit passes or the
@@ -33,6 +34,9 @@ func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	defer a.client.leave(&a.call)
+	if a.client.hooks.Waiting != nil {
+		defer a.waiting.close()
+	}
 	if d := a.settings.waitLimit; d > 0 {
 		limit := time.AfterFunc(d, func() { a.call.cancel(waitLimit(d)) })
 		defer limit.Stop()
@@ -76,7 +80,7 @@ func (a *acquisition) again(err error, elapsed time.Duration) bool {
 	if final(err) || a.settings.try && (elapsed >= failoverTime || !transient(err) && !matches(err, ErrLost)) {
 		return false
 	}
-	emit(a.client.hooks.Waiting, a.values, a.event(err))
+	a.reportWaiting(err)
 	return true
 }
 
@@ -142,7 +146,15 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 // reportQueued is the callback for an attempt that was queued.
 func (a *acquisition) reportQueued() {
 	a.queued.Store(true)
-	emit(a.client.hooks.Waiting, a.values, a.event(nil))
+	a.reportWaiting(nil)
+}
+
+// reportWaiting has the hook called.
+func (a *acquisition) reportWaiting(err error) {
+	if hook := a.client.hooks.Waiting; hook != nil {
+		event := a.event(err)
+		a.waiting.add(func() { hook(a.values, event) })
+	}
 }
 
 // leave ends the open attempt, if any, and the use of the session.

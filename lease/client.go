@@ -31,6 +31,7 @@ type Client struct {
 	closed     bool
 	closeErr   error          // why sessions could not be closed at the service
 	work       sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
+	losses     hookQueue      // calls of the hook Lost
 	calls      map[*call]bool
 	keepAlives map[timing]*keepAlive
 }

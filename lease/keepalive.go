@@ -173,7 +173,7 @@ func (k *keepAlive) expire(now engine.Instant, grants ...*heldGrant) []*heldGran
 	var ended []*heldGrant
 	for _, g := range grants {
 		if g.ended == nil && now.Until(k.deadline(g)) <= 0 {
-			k.end(g, engine.ErrExpired)
+			k.lose(g, engine.ErrExpired)
 			k.releaseLater(g.nonce)
 			ended = append(ended, g)
 		}
@@ -188,21 +188,32 @@ func (k *keepAlive) end(g *heldGrant, err error) {
 	delete(k.uncovered, g.nonce)
 }
 
-// reportLost ends the contexts of all leases of lost grants, then calls the hooks: a
+// lose marks g as lost. The caller holds mu, and calls reportLost when it no longer does.
+// Until then Close of the client waits: g was held, so the keep-alive is running.
+func (k *keepAlive) lose(g *heldGrant, err error) {
+	k.end(g, err)
+	k.client.work.Add(1)
+}
+
+// reportLost ends the contexts of all leases of lost grants, then has the hooks called: a
 // slow hook must not keep a context open. The caller does not hold mu.
 func (k *keepAlive) reportLost(now engine.Instant, lost []*heldGrant) {
 	leases := make([][]*Lease, len(lost))
 	for i, g := range lost {
 		leases[i] = g.cancelLeases()
 	}
-	if k.client.hooks.Lost == nil {
+	if k.client.hooks.Lost == nil || len(lost) == 0 {
+		k.client.work.Add(-len(lost))
 		return
 	}
-	for i, g := range lost {
-		for _, l := range leases[i] {
-			k.client.hooks.Lost(l.Context(), g.event(now, g.ended))
+	k.client.losses.add(func() {
+		for i, g := range lost {
+			for _, l := range leases[i] {
+				k.client.hooks.Lost(l.Context(), g.event(now, g.ended))
+			}
+			k.client.work.Done()
 		}
-	}
+	})
 }
 
 // lost is the callback for losses that the backend reports.
@@ -213,7 +224,7 @@ func (k *keepAlive) lost(nonce engine.Nonce, err error) {
 	k.mu.Lock()
 	g := k.grants[nonce]
 	if g != nil {
-		k.end(g, err)
+		k.lose(g, err)
 	} else if _, open := k.attempts[nonce]; open {
 		k.attempts[nonce] = err
 	}
@@ -232,7 +243,7 @@ func (k *keepAlive) endSession(err error) {
 	}
 	ended := slices.Collect(maps.Values(k.grants))
 	for _, g := range ended {
-		k.end(g, err)
+		k.lose(g, err)
 	}
 	clear(k.releases)
 	k.mu.Unlock()

@@ -82,7 +82,8 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		sent = s.config.Clock.Now()
 		if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
 			s.releaseLater(held)
-			return engine.Grant{}, fmt.Errorf("%w: the lease was granted after a long wait, but could not be renewed: %s", engine.ErrUnavailable, err.Error())
+			return engine.Grant{}, fmt.Errorf("%w: the lease was granted after a long wait, but could not be renewed: %s",
+				engine.ErrUnavailable, err.Error())
 		}
 	}
 	s.mu.Lock()
@@ -117,8 +118,8 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 		s.mu.Unlock()
 		return nil, endedError(request.Nonce)
 	case a == nil:
-		a = &attempt{working: make(chan struct{}, 1), held: engine.Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
-			TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}}
+		a = &attempt{working: make(chan struct{}, 1), held: engine.Held{Session: s.config.ID, Nonce: request.Nonce,
+			Resources: request.Resources, TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}}
 		s.attempts[request.Nonce] = a
 	}
 	s.mu.Unlock()
@@ -174,7 +175,9 @@ func endedError(nonce engine.Nonce) error {
 
 // releaseLater releases a lease in the background.
 func (s *Session) releaseLater(held engine.Held) {
-	s.Background(min(maxRelease, held.TTL), func(ctx context.Context) { _ = s.engine.Release(ctx, held) }) // otherwise it ends with its TTL
+	s.Background(min(maxRelease, held.TTL), func(ctx context.Context) {
+		_ = s.engine.Release(ctx, held) // otherwise it ends with its TTL
+	})
 }
 
 // Background runs f with a time limit, and Close waits for it. If the session is

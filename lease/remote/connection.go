@@ -45,12 +45,13 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
-		sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{}, queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
+	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn),
+		down: make(chan struct{}), sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{},
+		queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
-	connectTime := owner.settings.connectTime(address)
+	connectTime := owner.settings.connectTime(owner.settings.clock.Now(), address)
 	limit := time.AfterFunc(connectTime, cancel)
 	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
@@ -155,7 +156,9 @@ func (c *connection) receive() {
 			c.close(wire.FromStatus(err))
 			return
 		}
-		c.received.Add(1)
+		if c.received.Add(1) == 1 {
+			c.connector.settings.answered(c.address)
+		}
 		for _, n := range response.Notices {
 			c.notice(n)
 		}

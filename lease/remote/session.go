@@ -41,7 +41,8 @@ var _ engine.Session = (*session)(nil)
 // Open opens a session at the leader.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
-	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
+	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{},
+		sent: config.Clock.Now()}
 	op := s.operation(ctx)
 	op.other = &pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}}
 	err := b.do(ctx, func(c *connection) error {
@@ -56,7 +57,8 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		return nil
 	})
 	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, engine.ErrUncertain) {
-		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err) // the session holds nothing yet, and a retry cannot help
+		// The session holds nothing yet, and a retry cannot help.
+		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
