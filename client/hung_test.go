@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -34,4 +35,35 @@ func TestHungRedisNode(t *testing.T) {
 			t.Logf("acquired and released in %v", time.Since(began).Round(time.Millisecond))
 		}
 	}
+}
+
+// A client that only observes and inspects locks does so through the service when it alone is
+// cut off from Redis.
+func TestObserverIsCutOffFromRedis(t *testing.T) {
+	t.Parallel()
+	s := startService(t, 1)
+	connections := &breaker{}
+	observer, _ := s.dial(connections.option())
+	holder, _ := s.dial()
+	seen := make(chan lease.Leader, 100)
+	ctx, cancel := context.WithTimeout(testserver.Context(t), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- observer.Observe(ctx, "fast/a", func(l lease.Leader) { seen <- l }) }()
+	require.Zero(t, testserver.Receive(t, seen))
+	connections.cut()
+	l, err := holder.Acquire(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	select {
+	case now := <-seen:
+		require.Equal(t, l.Token(), now.Token)
+	case <-ctx.Done():
+		require.Fail(t, "the observer has seen nothing")
+	}
+	status, err := observer.Inspect(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	require.Len(t, status.Holders, 1)
+	require.NoError(t, observer.Break(testserver.Context(t), "fast/a", l.Token()))
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }

@@ -50,7 +50,8 @@ func (c *config) options(address string) *redis.Options {
 }
 
 func hasPassword(o *redis.Options) bool {
-	return o.Password != "" || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+	return o.Password != "" || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil ||
+		o.StreamingCredentialsProvider != nil
 }
 
 // probe fails unless a quorum of the nodes can be connected to. go-redis writes a line

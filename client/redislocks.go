@@ -93,8 +93,9 @@ func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadap
 	if err := e.config.probe(ctx, fleet); err != nil {
 		return nil, err
 	}
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology, NodeTimeout: e.config.timeout,
-		Logger: slog.New(slog.DiscardHandler)} // the members log the state of the nodes
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology,
+		NodeTimeout: e.config.timeout,
+		Logger:      slog.New(slog.DiscardHandler)} // the members log the state of the nodes
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, e.config.options(address))
 	}
@@ -123,7 +124,8 @@ func (e *redisLocks) unreachable(err error) bool {
 	e.connectErr = reason
 	e.mu.Unlock()
 	if changed && err != nil && first {
-		e.config.logger.Warn("leased: the Redis nodes cannot be used from here; locks in efficiency mode go through the service", "error", err)
+		e.config.logger.Warn("leased: the Redis nodes cannot be used from here; "+
+			"locks in efficiency mode go through the service", "error", err)
 	}
 	return changed
 }
@@ -154,7 +156,8 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 		return false
 	}
 	topology := e.source.Topology()
-	if _, routeErr := topology.Route(&engine.Request{Resources: resources}); routeErr != nil || !topology.Fleet.Equal(e.direct.Load().fleet) {
+	_, routeErr := topology.Route(&engine.Request{Resources: resources})
+	if routeErr != nil || !topology.Fleet.Equal(e.direct.Load().fleet) {
 		return false // the call failed because the topology has changed
 	}
 	now := e.clock.Now()
@@ -167,13 +170,15 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 	}
 	e.mu.Unlock()
 	if log {
-		e.config.logger.Warn("leased: the Redis nodes do not answer; locks in efficiency mode go through the service until they answer", "error", err)
+		e.config.logger.Warn("leased: the Redis nodes do not answer; "+
+			"locks in efficiency mode go through the service until they answer", "error", err)
 	}
 	return true
 }
 
 // Acquire requests a lease from the Redis nodes or through a member.
-func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, error) {
 	if b := e.backend(); b != nil {
 		request.User = e.source.Topology().User // a member renews the lease for this user only
 		held, err := b.Acquire(ctx, session, ttl, request)

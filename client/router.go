@@ -10,6 +10,7 @@ import (
 	"github.com/leased-project/leased/internal/perlease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // router is an engine.RoutedBackend: the service for locks in correctness mode, and the
@@ -74,12 +75,26 @@ func (r *router) close(context.Context) error {
 
 // Inspect returns the holders and waiters of a lock.
 func (r *router) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return r.backendOf(resource).Inspect(ctx, resource)
+	asked := r.backendOf(resource)
+	status, err := asked.Inspect(ctx, resource)
+	r.checkDetour(ctx, asked, resource, err)
+	return status, err
 }
 
 // Break ends the lease with this token.
 func (r *router) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return r.backendOf(resource).Break(ctx, resource, token)
+	asked := r.backendOf(resource)
+	err := asked.Break(ctx, resource, token)
+	r.checkDetour(ctx, asked, resource, err)
+	return err
+}
+
+// checkDetour starts a detour if err says that the Redis nodes did not answer. The caller
+// returns err, and package lease repeats the call.
+func (r *router) checkDetour(ctx context.Context, asked engine.Backend, resource fencing.Resource, err error) {
+	if _, direct := asked.(*redlockadapter.Backend); direct && err != nil {
+		r.redis.startDetour(ctx, []fencing.Resource{resource}, err)
+	}
 }
 
 // Sign returns the signed token of a lease that the caller holds. Any member of the
@@ -109,6 +124,7 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 		go r.cancelWhenRerouted(watching, resource, watched, cancel)
 		err := watched.Watch(watching, resource, changed)
 		cancel(nil)
+		r.checkDetour(ctx, watched, resource, err)
 		if !errors.Is(err, clientcore.ErrRerouted) && !errors.Is(context.Cause(watching), clientcore.ErrRerouted) {
 			return err
 		}
@@ -117,7 +133,8 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 }
 
 // cancelWhenRerouted ends a watch when another backend knows the holders of the lock.
-func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend, cancel context.CancelCauseFunc) {
+func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend,
+	cancel context.CancelCauseFunc) {
 	for {
 		version := r.Topology().Version
 		if r.backendOf(resource) != watched {

@@ -24,6 +24,7 @@ type acquisition struct {
 	call     call
 	reroute  context.CancelCauseFunc // ends the ask under way, nil if there is none; guarded by the Client's mu
 	queued   atomic.Bool
+	waiting  hookQueue // calls of the hook Waiting
 }
 
 // wait acquires the lease. It gives up when ctx ends, the wait limit passes or the
@@ -34,6 +35,9 @@ func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	defer a.client.leave(&a.call)
+	if a.client.hooks.Waiting != nil {
+		defer a.waiting.close()
+	}
 	if d := a.settings.waitLimit; d > 0 {
 		limit := time.AfterFunc(d, func() { a.call.cancel(waitLimit(d)) })
 		defer limit.Stop()
@@ -80,15 +84,18 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 	now := c.clock.Now()
 	c.mu.Lock()
 	v := c.core.Failed(&a.core, now, err, ctx.Err() != nil)
+	c.losing(v.Ended)
+	s := a.core.Session()
+	over := s != nil && s.Over() != nil
 	c.mu.Unlock()
-	if s := a.core.Session(); s != nil && s.Over() != nil {
-		c.reportLost(now, v.Ended)
+	c.reportLost(now, v.Ended)
+	if over {
 		s.Owner.(*keepAlive).wakeUp()
 	}
 	if !v.Again {
 		return v.Err
 	}
-	emit(c.hooks.Waiting, a.values, a.event(v.Err))
+	a.reportWaiting(v.Err)
 	if v.Newer {
 		c.awaitTopology(ctx, v.Version)
 	}
@@ -204,7 +211,15 @@ func (a *acquisition) setReroute(cancel context.CancelCauseFunc) {
 // reportQueued is the callback for an attempt that was queued.
 func (a *acquisition) reportQueued() {
 	a.queued.Store(true)
-	emit(a.client.hooks.Waiting, a.values, a.event(nil))
+	a.reportWaiting(nil)
+}
+
+// reportWaiting has the hook called.
+func (a *acquisition) reportWaiting(err error) {
+	if hook := a.client.hooks.Waiting; hook != nil {
+		event := a.event(err)
+		a.waiting.add(func() { hook(a.values, event) })
+	}
 }
 
 // leave ends the open attempt, if any, and the use of the session.

@@ -37,6 +37,7 @@ type Client struct {
 	closed   bool
 	closeErr error          // why sessions could not be closed at the service
 	work     sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
+	losses   hookQueue      // calls of the hook Lost
 	calls    map[*call]bool
 }
 
@@ -155,6 +156,7 @@ func (c *Client) Close(ctx context.Context) error {
 		call.cancel(ErrClosed)
 	}
 	sessions, ended := c.core.Close()
+	c.losing(ended)
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
 	c.reportLost(c.clock.Now(), ended)

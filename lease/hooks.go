@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -9,9 +10,12 @@ import (
 )
 
 // Hooks observe a Client, for metrics, traces and logs; the package itself logs
-// nothing. Every field may be nil. A hook runs on the goroutine that does the work,
-// with no mutex held: it should be quick, and may call the Client except for Close,
-// which waits for hooks. A panic in a hook is not recovered.
+// nothing. Every field may be nil. A hook runs with no mutex held, and may call the
+// Client except for Close, which waits for hooks. A panic in a hook is not recovered.
+//
+// Waiting runs on a goroutine of its call, which waits for it before Acquired or Failed.
+// Lost runs on a goroutine that serves the whole Client. The others run on the goroutine
+// that does the work. So a slow hook delays the caller, or the next Lost, but no renewal.
 //
 // Each call of Acquire or TryAcquire is reported once as Start, and once as Acquired or
 // Failed. Each lease is reported once as Acquired, and once as Lost or Released. Except
@@ -57,6 +61,57 @@ type Renewal struct {
 	Leases  int
 	Elapsed time.Duration // from before it was sent until the answer
 	Err     error         // nil if every lease was extended
+}
+
+// hookQueue calls hooks in order, on a goroutine of its own. The goroutine that reports an
+// event must not wait for them: it may be the one that renews leases, or the one that
+// receives what the service sends.
+type hookQueue struct {
+	mu     sync.Mutex
+	calls  []func()
+	idle   chan struct{} // closed when all calls have returned; nil if there are none
+	closed bool
+}
+
+// add has a hook called, unless the queue is closed.
+func (q *hookQueue) add(call func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.calls = append(q.calls, call)
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+		go q.run()
+	}
+}
+
+func (q *hookQueue) run() {
+	for {
+		q.mu.Lock()
+		if len(q.calls) == 0 {
+			close(q.idle)
+			q.idle = nil
+			q.mu.Unlock()
+			return
+		}
+		call := q.calls[0]
+		q.calls = q.calls[1:]
+		q.mu.Unlock()
+		call()
+	}
+}
+
+// close waits until all hooks have returned. No further one is called.
+func (q *hookQueue) close() {
+	q.mu.Lock()
+	q.closed = true
+	idle := q.idle
+	q.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
 }
 
 func emit(hook func(context.Context, Event), ctx context.Context, event Event) {

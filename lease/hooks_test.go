@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,5 +202,96 @@ func TestHookMayCallTheClient(t *testing.T) {
 		require.NoError(t, s.memory.Break(t.Context(), "a", l.Token()))
 		synctest.Wait()
 		require.Equal(t, 6, calls)
+	})
+}
+
+// A hook that is slow to return delays neither the renewal of other leases nor the engine that
+// reports the loss.
+func TestSlowLostHookDoesNotStopRenewal(t *testing.T) {
+	for name, lose := range map[string]func(s *setup, nonce engine.Nonce, l *lease.Lease){
+		"reported by the engine": func(s *setup, _ engine.Nonce, l *lease.Lease) {
+			require.NoError(s, s.memory.Break(s.Context(), "a", l.Token()))
+		},
+		"not renewed": func(s *setup, nonce engine.Nonce, _ *lease.Lease) {
+			s.tap(func(on *taps) {
+				on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
+					extended, err := next(ctx)
+					return slices.DeleteFunc(extended, func(n engine.Nonce) bool { return n == nonce }), err
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				block := make(chan struct{})
+				end := sync.OnceFunc(func() { close(block) })
+				time.AfterFunc(time.Hour, end)
+				s := newSetup(t, lease.WithHooks(lease.Hooks{Lost: func(context.Context, lease.Event) { <-block }}))
+				var nonce engine.Nonce
+				s.tap(func(on *taps) {
+					on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+						nonce = r.Nonce
+						return next(ctx, r)
+					}
+				})
+				kept, err := s.client.Acquire(t.Context(), "b")
+				require.NoError(t, err)
+				l := s.acquire()
+				began := time.Now()
+				lose(s, nonce, l)
+				require.Zero(t, time.Since(began), "the engine does not wait for the hook")
+				time.Sleep(time.Minute)
+				require.Error(t, l.Err())
+				require.NoError(t, kept.Err())
+				end()
+				require.NoError(t, s.client.Close(t.Context()))
+				require.Len(t, s.events.read().lost, 2, "Close waits for the hooks: one lease was lost, the other one closed")
+			})
+		})
+	}
+}
+
+// The hook Waiting does not delay the engine that reports it, and returns before the hook
+// that ends the call.
+func TestSlowWaitingHookDoesNotDelayTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Waiting: func(context.Context, lease.Event) { <-block }}))
+		l := s.acquire()
+		var reported time.Duration
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+				queued := r.Queued
+				r.Queued = func() {
+					began := time.Now()
+					queued()
+					reported = time.Since(began)
+				}
+				return next(ctx, r)
+			}
+		})
+		time.AfterFunc(time.Second, func() { _ = l.Release(t.Context()) })
+		time.AfterFunc(time.Minute, func() { close(block) })
+		began := time.Now()
+		_, err := s.client.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Zero(t, reported)
+		require.Equal(t, time.Minute, time.Since(began), "the call waits for its hooks")
+		require.Equal(t, []string{"acquired", "waiting", "released", "acquired"}, s.events.read().names)
+	})
+}
+
+// Close waits for hooks, also for one that is slow.
+func TestCloseWaitsForHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Lost: func(context.Context, lease.Event) {
+			time.Sleep(time.Minute)
+			returned = true
+		}}))
+		l := s.acquire()
+		require.NoError(t, s.memory.Break(t.Context(), "a", l.Token()))
+		require.NoError(t, s.client.Close(t.Context()))
+		require.True(t, returned)
 	})
 }

@@ -85,6 +85,7 @@ func (k *keepAlive) run() {
 		now := c.clock.Now()
 		c.mu.Lock()
 		actions := k.core.Step(now)
+		c.losing(actions.Ended)
 		if actions.Renewal != nil {
 			k.renewed = make(chan struct{})
 		}
@@ -108,12 +109,14 @@ func (k *keepAlive) run() {
 func (k *keepAlive) lost(nonce engine.Nonce, err error) {
 	c := k.client
 	c.mu.Lock()
-	g := k.core.Lost(nonce, err)
-	c.mu.Unlock()
-	if g != nil {
-		c.reportLost(c.clock.Now(), []*clientcore.Grant{g})
+	var lost []*clientcore.Grant
+	if g := k.core.Lost(nonce, err); g != nil {
+		lost = []*clientcore.Grant{g}
 		k.wakeUp() // it may have to be released
 	}
+	c.losing(lost)
+	c.mu.Unlock()
+	c.reportLost(c.clock.Now(), lost)
 }
 
 // endSession ends the session and every grant in it.
@@ -121,6 +124,7 @@ func (k *keepAlive) endSession(err error) {
 	c := k.client
 	c.mu.Lock()
 	ended := k.core.End(err)
+	c.losing(ended)
 	c.mu.Unlock()
 	c.reportLost(c.clock.Now(), ended)
 	k.wakeUp()
@@ -202,19 +206,38 @@ func (k *keepAlive) close() {
 	}
 }
 
-// reportLost ends the contexts of all leases of lost grants, then calls the hooks: a slow
-// hook must not keep a context open. The caller does not hold mu.
+// check ends a grant whose deadline has passed, and returns it then. The caller holds mu,
+// and calls reportLost when it no longer does.
+func (k *keepAlive) check(now engine.Instant, g *heldGrant) (expired []*clientcore.Grant) {
+	if g.Check(now) {
+		expired = []*clientcore.Grant{&g.Grant}
+		k.client.losing(expired)
+		k.wakeUp() // it is to be released
+	}
+	return expired
+}
+
+// losing makes Close wait for the report of lost grants. The caller holds mu, and calls
+// reportLost when it no longer does. The grants were held, so their sessions are running.
+func (c *Client) losing(lost []*clientcore.Grant) { c.work.Add(len(lost)) }
+
+// reportLost ends the contexts of all leases of lost grants, then has the hooks called: a
+// slow hook must not keep a context open. The caller does not hold mu.
 func (c *Client) reportLost(now engine.Instant, lost []*clientcore.Grant) {
 	leases := make([][]*Lease, len(lost))
 	for i, g := range lost {
 		leases[i] = g.Owner.(*heldGrant).cancelLeases()
 	}
-	if c.hooks.Lost == nil {
+	if c.hooks.Lost == nil || len(lost) == 0 {
+		c.work.Add(-len(lost))
 		return
 	}
-	for i, g := range lost {
-		for _, l := range leases[i] {
-			c.hooks.Lost(l.Context(), l.grant.event(now, g.Err()))
+	c.losses.add(func() {
+		for i, g := range lost {
+			for _, l := range leases[i] {
+				c.hooks.Lost(l.Context(), l.grant.event(now, g.Err()))
+			}
+			c.work.Done()
 		}
-	}
+	})
 }

@@ -142,13 +142,10 @@ func (l *Lease) Err() error {
 	c := k.client
 	now := c.clock.Now() // timers may be late
 	c.mu.Lock()
-	expired := l.grant.Check(now)
+	expired := k.check(now, l.grant)
 	err := l.cause()
 	c.mu.Unlock()
-	if expired {
-		c.reportLost(now, []*clientcore.Grant{&l.grant.Grant})
-		k.wakeUp()
-	}
+	c.reportLost(now, expired)
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -139,7 +138,7 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 	c, key := k.client, k.core.Key()
 	now := c.clock.Now()
 	c.mu.Lock()
-	expired := g.Check(now)
+	expired := k.check(now, g)
 	switch {
 	case g.Grant.Err() != nil:
 	case g.kind != s.request.Kind:
@@ -155,10 +154,7 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 		l = g.add(&Lease{}, ctx)
 	}
 	c.mu.Unlock()
-	if expired {
-		c.reportLost(now, []*clientcore.Grant{&g.Grant})
-		k.wakeUp()
-	}
+	c.reportLost(now, expired)
 	return l, err
 }
 

@@ -16,13 +16,10 @@ func (l *Lease) release(ctx context.Context) error {
 	c := k.client
 	now := c.clock.Now()
 	c.mu.Lock()
-	expired := g.Check(now)
+	expired := k.check(now, g)
 	if err := l.cause(); err != nil {
 		c.mu.Unlock()
-		if expired {
-			c.reportLost(now, []*clientcore.Grant{&g.Grant})
-			k.wakeUp()
-		}
+		c.reportLost(now, expired)
 		return err
 	}
 	l.released = true

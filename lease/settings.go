@@ -87,6 +87,7 @@ func (c *Client) syncTopology() {
 		return
 	}
 	calls, lost := c.core.SetTopology(topology)
+	c.losing(lost)
 	for _, call := range calls {
 		if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
 			cancel(clientcore.ErrRerouted)
@@ -96,9 +97,7 @@ func (c *Client) syncTopology() {
 		g.Session().Owner.(*keepAlive).wakeUp()
 	}
 	c.mu.Unlock()
-	if len(lost) > 0 {
-		c.work.Go(func() { c.reportLost(c.clock.Now(), lost) }) // a hook may be slow
-	}
+	c.reportLost(c.clock.Now(), lost)
 }
 
 // awaitTopology waits for a topology newer than version, for topologyTimeout at most. If

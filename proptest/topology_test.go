@@ -2,6 +2,7 @@ package proptest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"pgregory.net/rapid"
@@ -64,12 +65,15 @@ func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
 			return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
 		}
 	}
-	for _, id := range sessions {
-		_, requests, _ := g.machine.Session(id)
-		for _, r := range requests {
-			if r.Party.Token == fencing.None && len(r.Resources) > 1 {
-				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, r.Resources, "of the set")), Mode: engine.Efficiency}}
+	waits := map[requestID]fencing.Resource{}
+	for _, status := range g.machine.List("", "", math.MaxInt) {
+		for _, w := range status.Waiters {
+			attempt := requestID{Session: w.Session, Nonce: w.Nonce}
+			if other := waits[attempt]; other != "" {
+				ofSet := []fencing.Resource{other, status.Resource}
+				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, ofSet, "of the set")), Mode: engine.Efficiency}}
 			}
+			waits[attempt] = status.Resource
 		}
 	}
 	return nil

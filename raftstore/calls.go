@@ -194,20 +194,14 @@ func (n *Node) addTimes(status *engine.Status, orders []uint64) {
 	}
 }
 
-// Session returns the requests of a session, or engine.ErrNotHeld if there is none.
-func (n *Node) Session(ctx context.Context, id engine.SessionID, c Consistency) ([]machine.Request, error) {
-	var requests []machine.Request
-	var ok bool
-	if err := n.read(ctx, c, func(m *machine.Machine) { _, requests, ok = m.Session(id) }); err != nil {
-		return nil, fmt.Errorf("read session: %w", err)
+// Requests returns the number of requests of a session, or engine.ErrNotHeld if there is none.
+func (n *Node) Requests(ctx context.Context, id engine.SessionID, c Consistency) (requests int, err error) {
+	var open bool
+	if err := n.read(ctx, c, func(m *machine.Machine) { requests, open = m.Requests(id) }); err != nil {
+		return 0, fmt.Errorf("read session: %w", err)
 	}
-	if !ok {
-		return nil, fmt.Errorf("%w: no session %s", engine.ErrNotHeld, id)
-	}
-	for i := range requests {
-		if requests[i].Party.Token != fencing.None {
-			requests[i].Party.TTL = n.leading.Load().left(id)
-		}
+	if !open {
+		return 0, fmt.Errorf("%w: no session %s", engine.ErrNotHeld, id)
 	}
 	return requests, nil
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -82,18 +81,56 @@ func (s *Session) Renew(ctx context.Context, _ ...engine.Held) (extended []engin
 	if err != nil {
 		return nil, err
 	}
-	n.fsm.Read(func(m *machine.Machine) {
-		if m.SessionInfo(s.config.ID).Incarnation != s.number {
-			return
-		}
-		_, requests, _ := m.Session(s.config.ID)
-		for _, r := range requests {
-			if r.Party.Token != fencing.None {
-				extended = append(extended, r.Party.Nonce)
-			}
-		}
-	})
+	holds, err := s.holds(n)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range holds {
+		extended = append(extended, h.Nonce)
+	}
 	return extended, nil
+}
+
+// Holds returns the grants of the session, as the leader has applied them. It reads them in
+// pages, so that a large session does not delay others.
+func (s *Session) Holds() ([]machine.Hold, error) {
+	n, err := s.backend.leader()
+	if err != nil {
+		return nil, err
+	}
+	return s.holds(n)
+}
+
+func (s *Session) holds(n *Node) (all []machine.Hold, err error) {
+	var holds *machine.Holds
+	for more := true; more; {
+		var page []machine.Hold
+		n.fsm.Read(func(m *machine.Machine) {
+			if m.SessionInfo(s.config.ID).Incarnation != s.number {
+				err, more = engine.ErrExpired, false
+				return
+			}
+			if holds == nil {
+				holds = m.Holds(s.config.ID, s.number)
+			}
+			page, more = holds.Next(MaxPage)
+		})
+		all = append(all, page...)
+	}
+	return all, err
+}
+
+// Attempt returns the state of an attempt, as the leader has applied it.
+func (s *Session) Attempt(nonce engine.Nonce) (result machine.Result, err error) {
+	n, err := s.backend.leader()
+	if err != nil {
+		return machine.Result{}, err
+	}
+	n.fsm.Read(func(m *machine.Machine) { result = m.Attempt(s.config.ID, s.number, nonce) })
+	if result.Code == machine.NoSession {
+		err = engine.ErrExpired
+	}
+	return result, err
 }
 
 // Extend extends the session by its TTL. The time that it takes does not depend on the number

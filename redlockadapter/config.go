@@ -86,6 +86,11 @@ func (c Config) checkInterval() time.Duration { return min(maxCheckInterval, c.M
 // successor begins to vote.
 func (c Config) checkAge() time.Duration { return min(maxCheckAge, c.MaxTTL/2) }
 
+// joinGap is the time for which the joins of a node may stop without effect on its quarantine:
+// a few looks of the keeper, even if other nodes do not answer. After that, the address may have
+// led to another server meanwhile.
+func (c Config) joinGap() time.Duration { return 3*c.checkInterval() + 12*c.NodeTimeout }
+
 // fleet returns the set of the nodes.
 func (c Config) fleet() engine.Fleet {
 	f := engine.Fleet{Namespace: c.Namespace, MaxTTL: c.MaxTTL}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -23,11 +24,18 @@ func exampleNode(number int) (addr string, stop func()) {
 		log.Fatal(err)
 	}
 	mini.SetTime(now())
+	var saves atomic.Int64
 	mini.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
-		if command != "INFO" {
+		switch command {
+		case "INFO":
+			c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:%d\r\nmaster_replid:%d\r\n"+
+				"rdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n", number, number, saves.Load()))
+		case "BGSAVE":
+			saves.Add(1)
+			c.WriteInline("Background saving started")
+		default:
 			return false
 		}
-		c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:%d\r\nmaster_replid:%d\r\n", number, number))
 		return true
 	})
 	return mini.Addr(), mini.Close

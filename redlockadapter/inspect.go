@@ -2,7 +2,6 @@ package redlockadapter
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -45,7 +44,8 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 	return status, nil
 }
 
-// Watch calls changed with the current status, and again after each change.
+// Watch calls changed with the current status, and again after each change, until ctx ends or
+// too few nodes answer.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -53,19 +53,20 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	for first := true; ; {
 		status, err := b.Inspect(ctx, resource)
 		switch {
-		case err == nil:
-			timeless := status
-			timeless.Holders = slices.Clone(status.Holders)
-			for i := range timeless.Holders {
-				timeless.Holders[i].TTL = 0 // the passing of time is not a change
-			}
-			if first || !reflect.DeepEqual(timeless, last) {
-				changed(status)
-			}
-			first, last = false, timeless
-		case ctx.Err() == nil && !errors.Is(err, engine.ErrUnavailable):
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
 			return err
 		}
+		timeless := status
+		timeless.Holders = slices.Clone(status.Holders)
+		for i := range timeless.Holders {
+			timeless.Holders[i].TTL = 0 // the passing of time is not a change
+		}
+		if first || !reflect.DeepEqual(timeless, last) {
+			changed(status)
+		}
+		first, last = false, timeless
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -31,7 +31,7 @@ type keeper struct {
 	mu   sync.Mutex
 	last []NodeStatus // of the latest look; nil before the first
 
-	recoveries map[string]*nodeRecovery // by address and run of the server; used by look only
+	recoveries map[string]*nodeRecovery // by address; used by look only
 	checked    engine.Instant           // when verify ran last
 	unreported []*attempt               // leases that ended, and may have expired
 
@@ -118,6 +118,9 @@ func (k *keeper) look(ctx context.Context) {
 		return
 	}
 	for i, s := range statuses {
+		if r := k.recoveries[s.Addr]; s.Err == nil && r != nil && r.server != s.Report.Server {
+			delete(k.recoveries, s.Addr) // the address leads to another server, and may lead back
+		}
 		if s.Err == nil && s.Report.Live == nil {
 			k.log.lost(i, s.Addr)
 			if err := k.recover(ctx, i, s); err != nil && ctx.Err() == nil {

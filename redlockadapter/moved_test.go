@@ -160,3 +160,39 @@ func TestStandaloneNodesBelongToAnotherFleetThanAService(t *testing.T) {
 		require.ErrorContains(t, err, "to a service")
 	})
 }
+
+// An address leads to a new server, back to the old one, and to the new one again, which was joined long ago. Its
+// quarantine starts again: leases were granted on the old one in between.
+func TestQuarantineStartsAgainWhenAnAddressLeadsBack(t *testing.T) {
+	t.Parallel()
+	for _, away := range []time.Duration{3 * time.Second, 2 * virtualTTL} {
+		t.Run(away.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newVirtualFleet(t, 3)
+				moving, second := f.movable(0), newVirtualNode(t, 100)
+				f.init(t)
+				b, k := f.backend(t), newLocker(t, f.config)
+				moving.move(second)
+				advance(virtualTTL * 8 / 10)
+				require.Equal(t, []int{1, 2}, live(t, b))
+				moving.move(f.nodes[0])
+				for end := now().Add(away); now().Before(end); advance(time.Second) {
+					k.acquire(b)
+				}
+				require.Equal(t, []int{0, 1, 2}, live(t, b))
+
+				moving.move(second)
+				for range 9 {
+					advance(virtualTTL / 10)
+					s := b.NodeStatuses(t.Context())[0]
+					require.False(t, s.Report.Server == second.server() && s.Report.Live != nil, "it votes too early")
+					k.acquire(b)
+				}
+				advance(virtualTTL)
+				require.Equal(t, []int{0, 1, 2}, live(t, b), "it votes after its quarantine")
+				k.acquire(b)
+			})
+		})
+	}
+}

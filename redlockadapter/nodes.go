@@ -25,6 +25,8 @@ type NodeStatus struct {
 	Joining string
 	// Quarantine is the minimum time until that node may vote.
 	Quarantine time.Duration
+	// Joined is the time since its join nonce was put or repeated.
+	Joined time.Duration
 	// Skew is the time by which the node's clock is ahead of the local one, beyond the
 	// round trip.
 	Skew time.Duration
@@ -74,7 +76,8 @@ func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus 
 	}
 	s := NodeStatus{Addr: n.Addr(), Report: r.Report, Joining: r.Join}
 	if r.Join != "" {
-		s.Quarantine = max(0, b.config.MaxTTL-r.JoinAge)
+		s.Joined = r.Joined
+		s.Quarantine = recovery.QuarantineLeft(b.config.MaxTTL, r.Waited, r.Joined, b.config.joinGap())
 	}
 	switch {
 	case r.Clock.Before(before.Add(-time.Millisecond)):
@@ -98,9 +101,21 @@ func reports(statuses []NodeStatus) []recovery.Report {
 // node whose address leads to another one fails.
 
 // Join puts a join nonce on a node, and replaces any other. Only the range that is assigned
-// to this nonce can initialise the node.
+// to this nonce can initialise the node, after a quarantine that starts now.
 func (b *Backend) Join(ctx context.Context, node int, server, join string, version uint64) error {
-	return scripts.Join(ctx, b.at(node, server), b.fingerprint, version, join, 0, true)
+	return b.join(ctx, node, server, scripts.Join{Nonce: join, Version: version})
+}
+
+// Rejoin repeats the join nonce of a node. Its quarantine starts again if it was not
+// repeated for some seconds.
+func (b *Backend) Rejoin(ctx context.Context, node int, server, join string, version uint64) error {
+	return b.join(ctx, node, server, scripts.Join{Nonce: join, Version: version, Gap: b.config.joinGap()})
+}
+
+func (b *Backend) join(ctx context.Context, node int, server string, join scripts.Join) error {
+	join.Fleet, join.Again = b.fingerprint, true
+	_, err := join.Put(ctx, b.at(node, server))
+	return err
 }
 
 // Initialise makes a node a voter. wait is above 0 while the node is in quarantine.

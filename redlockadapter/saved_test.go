@@ -1,10 +1,12 @@
 package redlockadapter_test
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -94,4 +96,21 @@ func TestRefusedSaveIsNoSave(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that does not report how often it has saved its data does not count as one that has saved it.
+func TestUnknownSaveIsNoSave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3)
+		for _, n := range f.nodes[:2] {
+			n.noSaves = true
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), virtualTTL)
+		defer cancel()
+		err := redlockadapter.Init(ctx, f.config, fencing.None)
+		require.ErrorContains(t, err, "its INFO has no rdb_saves")
+		require.NoError(t, ctx.Err(), "it does not wait for a save that nobody can see")
+		require.Empty(t, live(t, f.backend(t)))
+	})
 }

@@ -50,8 +50,9 @@ func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
 			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(), errNotSaved, status)
 		}
 		s.done = now.Since(s.reserved) > appendTime && info["aof_pending_bio_fsync"] == "0"
-	case err != nil: // a server that writes no snapshots
-		s.done = true
+	case err != nil: // every Redis and Valkey that may be a node has it; others may save nothing
+		return fmt.Errorf("%s: %w: its INFO has no rdb_saves, which tells that a snapshot was written; use Redis or Valkey, "+
+			"or enable the append-only file", n.Addr(), errNotSaved)
 	case info["rdb_bgsave_in_progress"] == "1": // possibly one that started too early
 	case !s.requested:
 		_, err := n.Do(ctx, redisconn.NewCommand("bgsave"))

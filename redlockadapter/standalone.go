@@ -15,10 +15,6 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// otherRecovery is the time, beyond the quarantine, for which a process leaves the
-// recovery of a node to another process that has started it.
-const otherRecovery = 10 * time.Second
-
 // initInterval is the time between two steps of Init.
 const initInterval = 20 * time.Millisecond
 
@@ -102,6 +98,7 @@ var errQuarantine = errors.New("the node is in quarantine")
 
 // nodeRecovery is the recovery of a node by this process.
 type nodeRecovery struct {
+	server    string // the run of the server
 	join      string
 	reserved  bool
 	floor     fencing.Token     // once it is reserved on a quorum
@@ -117,27 +114,25 @@ type nodeRecovery struct {
 // help to grant tokens above the floor, which the new server accepts again.
 func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	b := k.backend
-	at, id := b.at(node, s.Report.Server), s.Addr+" "+s.Report.Server
-	r := k.recoveries[id]
-	if r == nil || s.Joining != r.join {
+	at, r := b.at(node, s.Report.Server), k.recoveries[s.Addr]
+	if r == nil || r.server != s.Report.Server || r.join != s.Joining {
 		if b.foreign() {
 			return scripts.ErrFleet
 		}
-		r = &nodeRecovery{join: engine.NewSessionID().String()}
-		keep := b.config.MaxTTL + otherRecovery
-		if k.provided != nil {
-			keep = 0
-		}
-		if err := scripts.Join(ctx, at, b.fingerprint, standaloneVersion, r.join, keep, false); err != nil {
-			return err
-		}
-		k.recoveries[id] = r
-		if k.quarantineOf(s.Addr) > 0 {
-			return errQuarantine // that began now, or by an earlier join
-		}
+		r = &nodeRecovery{server: s.Report.Server, join: engine.NewSessionID().String()}
 	}
-	if !r.reserved && k.quarantineOf(s.Addr) > 0 && s.Quarantine > 0 {
-		return fmt.Errorf("%w for %v", errQuarantine, s.Quarantine)
+	join := scripts.Join{Nonce: r.join, Version: standaloneVersion, Fleet: b.fingerprint, Keep: b.config.joinGap(), Gap: b.config.joinGap()}
+	if k.provided != nil {
+		join.Keep = 0
+	}
+	waited, err := join.Put(ctx, at)
+	if err != nil {
+		return err
+	}
+	k.recoveries[s.Addr] = r
+	if left := k.quarantineOf(s.Addr) - waited; left > 0 {
+		r.reserved = false // the quarantine has started again
+		return fmt.Errorf("%w for %v", errQuarantine, left)
 	}
 	if !r.reserved {
 		floor, snapshots, err := k.reserveFloor(ctx, s.Addr)
@@ -158,11 +153,11 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	if err != nil {
 		return err
 	}
-	if wait > 0 { // the clock of the server was set back
+	if wait > 0 { // the quarantine has started again
 		r.reserved = false
 		return fmt.Errorf("%w for %v", errQuarantine, wait)
 	}
-	delete(k.recoveries, id)
+	delete(k.recoveries, s.Addr)
 	k.initialised[s.Addr] = true
 	if k.provided == nil {
 		k.log.recovered(node, s.Addr, uint64(r.floor))

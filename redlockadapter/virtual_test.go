@@ -38,6 +38,8 @@ type virtualNode struct {
 	lives    int
 	delay    time.Duration // of requests to the node
 	acquires int           // calls of acquire.lua
+	saves    int           // calls of BGSAVE
+	noSaves  bool          // INFO does not tell how often the node has saved its data
 }
 
 func newVirtualNode(t testing.TB, number int) *virtualNode {
@@ -95,6 +97,12 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 	case "INFO":
 		c.WriteBulk(n.info())
 		return true
+	case "BGSAVE":
+		n.mu.Lock()
+		n.saves++
+		n.mu.Unlock()
+		c.WriteInline("Background saving started")
+		return true
 	}
 	return false
 }
@@ -103,8 +111,12 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 func (n *virtualNode) info() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	saves := fmt.Sprintf("rdb_saves:%d\r\n", n.saves)
+	if n.noSaves {
+		saves = ""
+	}
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\n", n.name, n.lives, n.name)
+		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s", n.name, n.lives, n.name, saves)
 }
 
 // server returns the name of the present run of the server.
@@ -207,6 +219,7 @@ func discard() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, ni
 func (f *virtualFleet) init(t testing.TB) *virtualFleet {
 	t.Helper()
 	require.NoError(t, redlockadapter.Init(t.Context(), f.config, fencing.None))
+	advance(time.Until(now().Truncate(time.Second).Add(time.Second))) // records have times in seconds
 	return f
 }
 

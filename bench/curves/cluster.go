@@ -32,23 +32,18 @@ type cluster struct {
 // startCluster starts members for correctness mode.
 func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	b.line.Show("starting three members")
-	for _, kind := range leased.Kinds(b.program) {
-		if kind.Name != leased.Correctness {
-			continue
-		}
-		peer, err := kind.Start(ctx, b.folder)
-		if err != nil {
-			return nil, err
-		}
-		c := &cluster{Peer: peer}
-		if err := json.Unmarshal([]byte(peer.Address()), &c.endpoints); err != nil {
-			peer.Stop()
-			return nil, fmt.Errorf("read the addresses of the members %q: %w", peer.Address(), err)
-		}
-		b.run.Versions[kind.Name] = peer.Version()
-		return c, nil
+	kind := leased.Raft(b.program)
+	peer, err := kind.Start(ctx, b.folder)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("there is no target %q", leased.Correctness)
+	c := &cluster{Peer: peer}
+	if err := json.Unmarshal([]byte(peer.Address()), &c.endpoints); err != nil {
+		peer.Stop()
+		return nil, fmt.Errorf("read the addresses of the members %q: %w", peer.Address(), err)
+	}
+	b.run.Versions[kind.Name] = peer.Version()
+	return c, nil
 }
 
 // leader returns the position of the member that serves.

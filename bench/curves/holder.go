@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leased-project/leased/bench/peers/leased"
+	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 )
 
@@ -40,24 +41,8 @@ type answer struct {
 
 // startHolder starts a holder for the members.
 func (c *cluster) startHolder() (*holder, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	h := &holder{cmd: exec.Command(self, "-hold", c.Address())}
-	h.cmd.Stderr = os.Stderr
-	if h.in, err = h.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := h.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	h.out = json.NewDecoder(out)
-	if err := h.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the holder: %w", err)
-	}
-	return h, nil
+	cmd, in, out, err := process.Self(context.Background(), "-hold", c.Address())
+	return &holder{cmd, in, json.NewDecoder(out)}, err
 }
 
 // hold returns when the holder has this many sessions and leases.
@@ -83,14 +68,9 @@ func (h *holder) stop() {
 
 // hold is the program of a holder: it carries out orders until the input ends.
 func hold(ctx context.Context, address string, in io.Reader, out io.Writer) error {
-	var target load.Target
-	for _, kind := range leased.Kinds("") {
-		if kind.Name == leased.Correctness {
-			var err error
-			if target, err = kind.Attach(address); err != nil {
-				return err
-			}
-		}
+	target, err := leased.Raft("").Attach(address)
+	if err != nil {
+		return err
 	}
 	var clients []load.Client
 	taken := 0
@@ -124,32 +104,10 @@ func hold(ctx context.Context, address string, in io.Reader, out io.Writer) erro
 
 // inParallel calls do for 0 to n-1, several at once, and stops after the first error.
 func inParallel(workers, n int, do func(i int) error) error {
-	next := make(chan int)
-	failed := make(chan error, workers)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := range next {
-				if err := do(i); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(workers)
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		group.Go(func() error { return do(i) })
 	}
-	var err error
-	for i := 0; i < n && err == nil; i++ {
-		select {
-		case next <- i:
-		case err = <-failed:
-		}
-	}
-	close(next)
-	wg.Wait()
-	select {
-	case late := <-failed:
-		err = errors.Join(err, late)
-	default:
-	}
-	return err
+	return group.Wait()
 }

@@ -69,3 +69,17 @@ type MemoryReporter interface {
 	// Memory returns the bytes that each server uses.
 	Memory(ctx context.Context) ([]int64, error)
 }
+
+// TryOnce takes and releases a lock with a new client.
+func TryOnce(ctx context.Context, open func(context.Context) (load.Client, error)) error {
+	client, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close(ctx)
+	held, err := client.Acquire(ctx, "ready")
+	if err != nil {
+		return err
+	}
+	return held.Release(ctx)
+}

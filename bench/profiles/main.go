@@ -51,11 +51,12 @@ func all(ctx context.Context, program string, length time.Duration, keep, out st
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	line.Show("starting three members")
-	peer, err := start(ctx, program, dir)
+	started, err := leased.Raft(program).Start(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer peer.Stop()
+	defer started.Stop()
+	peer := started.(peers.Profiler)
 	run := results.Run{Machine: meter.Machine(dir), Versions: map[string]string{peer.Name(): peer.Version()}, Started: time.Now().UTC(),
 		Command: "go run ./profiles " + strings.Join(os.Args[1:], " "), Commit: meter.Commit()}
 	for _, workers := range sizes {
@@ -67,21 +68,6 @@ func all(ctx context.Context, program string, length time.Duration, keep, out st
 		run.Samples = append(run.Samples, samples...)
 	}
 	return run.Write(out)
-}
-
-// start starts a service in correctness mode.
-func start(ctx context.Context, program, dir string) (peers.Profiler, error) {
-	for _, kind := range leased.Kinds(program) {
-		if kind.Name != leased.Correctness {
-			continue
-		}
-		peer, err := kind.Start(ctx, dir)
-		if err != nil {
-			return nil, err
-		}
-		return peer.(peers.Profiler), nil
-	}
-	return nil, errors.New("there is no correctness mode")
 }
 
 // profile takes the profiles of all processes while workers use locks of their own.

@@ -58,34 +58,30 @@ func readBenchmarks(file string) (all []benchmark, err error) {
 
 // gateTable returns the benchmarks that compare a gated write with a plain one.
 func (d *document) gateTable() string {
-	var out strings.Builder
+	micros := func(v float64) string { return number(v / 1000) }
+	var rows [][]string
 	for _, b := range d.benchmarks {
-		ratio := newSpread(b.values[latencyRatio])
-		if ratio.count == 0 {
-			continue
+		if len(b.values[latencyRatio]) > 0 {
+			rows = append(rows, []string{"`" + strings.TrimPrefix(b.pkg, "storagegate/") + "`", b.name,
+				b.cell(plainNanos, micros), b.cell(gatedNanos, micros), b.cell(latencyRatio, times), b.cell(throughputRatio, times)})
 		}
-		micros := func(v float64) string { return number(v / 1000) }
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", strings.TrimPrefix(b.pkg, "storagegate/"), b.name, cell(newSpread(b.values[plainNanos]), micros),
-			cell(newSpread(b.values[gatedNanos]), micros), ratio.format(times), cell(newSpread(b.values[throughputRatio]), times))
 	}
-	if out.Len() == 0 {
-		return "Not measured in these results.\n"
-	}
-	return "| gate | write | plain, us | gated, us | latency, gated to plain | throughput, gated to plain |\n|---|---|---|---|---|---|\n" + out.String()
+	return markdown("gate | write | plain, us | gated, us | latency, gated to plain | throughput, gated to plain", rows)
 }
 
 // benchmarkTable returns the other benchmarks.
 func (d *document) benchmarkTable() string {
-	var out strings.Builder
+	var rows [][]string
 	for _, b := range d.benchmarks {
-		nanos := newSpread(b.values["ns/op"])
-		if nanos.count == 0 || len(b.values[latencyRatio]) > 0 {
-			continue
+		if len(b.values["ns/op"]) > 0 && len(b.values[latencyRatio]) == 0 {
+			rows = append(rows, []string{"`" + b.pkg + "`", b.name,
+				b.cell("ns/op", number), b.cell("B/op", number), b.cell("allocs/op", number)})
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", b.pkg, b.name, nanos.format(number), cell(newSpread(b.values["B/op"]), number), cell(newSpread(b.values["allocs/op"]), number))
 	}
-	if out.Len() == 0 {
-		return "Not measured in these results.\n"
-	}
-	return "| package | benchmark | ns per operation | bytes allocated | allocations |\n|---|---|---|---|---|\n" + out.String()
+	return markdown("package | benchmark | ns per operation | bytes allocated | allocations", rows)
+}
+
+// cell returns the spread of the values with a unit.
+func (b benchmark) cell(unit string, format func(float64) string) string {
+	return cell(newSpread(b.values[unit]), format)
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -39,9 +39,6 @@ func (d *document) text() ([]byte, error) {
 		"gates":    d.gateTable,
 		"micro":    d.benchmarkTable,
 		"profiles": d.profileTable,
-		"figure":   d.figure,
-		"ratio":    d.ratioOf,
-		"has":      func(work string) bool { return len(d.targets(work)) > 0 },
 	}).Parse(page)
 	if err != nil {
 		return nil, err
@@ -77,20 +74,20 @@ func (d *document) machine() string {
 	if len(d.runs) == 0 {
 		return "There are no results yet.\n"
 	}
-	var out strings.Builder
-	out.WriteString("| run | processor | memory | disk | kernel | Go | commit | rounds |\n|---|---|---|---|---|---|---|---|\n")
+	var rows, services [][]string
 	versions := map[string]string{}
 	for _, run := range d.runs {
 		m := run.Machine
-		fmt.Fprintf(&out, "| %s | %s, %d cores | %s | %s | %s | %s | %s | %d |\n", run.Started.UTC().Format(time.DateTime+" UTC"),
-			m.CPU, m.Cores, mebibytes(float64(m.Memory)), orUnknown(m.Disk), m.Kernel, m.Go, orUnknown(run.Commit), rounds(run))
+		started, cores := run.Started.UTC().Format(time.DateTime+" UTC"), fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)
+		rows = append(rows, []string{started, cores, mebibytes(float64(m.Memory)), orUnknown(m.Disk),
+			m.Kernel, m.Go, orUnknown(run.Commit), fmt.Sprint(rounds(run))})
 		maps.Copy(versions, run.Versions)
 	}
-	out.WriteString("\n| service | version |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		fmt.Fprintf(&out, "| %s | %s |\n", label(name), orUnknown(strings.TrimSpace(versions[name])))
+		services = append(services, []string{label(name), orUnknown(strings.TrimSpace(versions[name]))})
 	}
-	return out.String()
+	return markdown("run | processor | memory | disk | kernel | Go | commit | rounds", rows) + "\n" +
+		markdown("service | version", services)
 }
 
 // rounds returns the largest number of a round.
@@ -101,12 +98,7 @@ func rounds(run results.Run) (n int) {
 	return n
 }
 
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return text
-}
+func orUnknown(text string) string { return cmp.Or(text, "unknown") }
 
 // commands lists the commands of the runs.
 func (d *document) commands() string {
@@ -125,36 +117,4 @@ func (d *document) isMissed(name string) (bool, error) {
 	}
 	_, o := d.measure(goals[i])
 	return o == missed, nil
-}
-
-// figure prints a figure for the text. At has values of parameters, such as "workers=256 processes=1".
-func (d *document) figure(work, target, name, at string) (string, error) {
-	p, err := parseParams(at)
-	if err != nil {
-		return "", err
-	}
-	return d.values(work, target, name, p).all().format(figureOf(name).format), nil
-}
-
-// ratioOf prints the ratio of a figure of two targets for the text.
-func (d *document) ratioOf(work, ours, peer, name, at string) (string, error) {
-	p, err := parseParams(at)
-	if err != nil {
-		return "", err
-	}
-	return ratio(d.values(work, ours, name, p), d.values(work, peer, name, p)).format(times), nil
-}
-
-// parseParams reads "workers=256 processes=1".
-func parseParams(text string) (params, error) {
-	p := params{}
-	for field := range strings.FieldsSeq(text) {
-		name, value, _ := strings.Cut(field, "=")
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return nil, fmt.Errorf("read the parameters %q: %w", text, err)
-		}
-		p[name] = n
-	}
-	return p, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -82,8 +81,7 @@ func (s *summary) measure(g goal) (spread, outcome) {
 
 // goalTable returns the table of goals, and how many are reached.
 func (s *summary) goalTable() string {
-	var out strings.Builder
-	out.WriteString("| work | goal | measured | reached |\n|---|---|---|---|\n")
+	var rows [][]string
 	counts := map[outcome]int{}
 	for _, g := range goals {
 		got, o := s.measure(g)
@@ -96,10 +94,12 @@ func (s *summary) goalTable() string {
 		if g.least {
 			word = "at least "
 		}
-		fmt.Fprintf(&out, "| %s | %s%g%s%s | %s | %s |\n", g.text, word, g.bound, unit, against, got.format(format), s.verdict(g, o))
+		bound := fmt.Sprintf("%s%g%s%s", word, g.bound, unit, against)
+		rows = append(rows, []string{g.text, bound, got.format(format), s.verdict(g, o)})
 	}
-	fmt.Fprintf(&out, "\n%d of %d goals are reached, %d are not, and %d were not measured.\n", counts[reached], len(goals), counts[missed], counts[missing])
-	return out.String()
+	return markdown("work | goal | measured | reached", rows) +
+		fmt.Sprintf("\n%d of %d goals are reached, %d are not, and %d were not measured.\n",
+			counts[reached], len(goals), counts[missed], counts[missing])
 }
 
 // verdict describes an outcome.

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"image/color"
 	"slices"
 	"strings"
 
-	"github.com/leased-project/leased/bench/plot"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Names of targets.
@@ -29,32 +30,59 @@ const (
 	pairPlain   = "pair-plain"
 )
 
-// look is the name and the style of a target, the same in all tables and plots.
+// look is the name and the style of a target, the same in all tables and plots. A target has its own colour, marker
+// and dash, so that no reader depends on colours alone.
 type look struct {
 	name, label string
-	style       plot.Style
+	shade       shade
+	marker      draw.GlyphDrawer
+	dashed      bool
+}
+
+// shade is a colour on a light and on a dark page.
+type shade struct{ light, dark uint32 }
+
+// The colours are those of Okabe and Ito, which readers with any kind of colour vision can tell apart, and neighbours
+// of them with more contrast to the page.
+var (
+	grey      = shade{0x5f6368, 0xb4b8bd}
+	blue      = shade{0x0072b2, 0x56b4e9}
+	vermilion = shade{0xd55e00, 0xff8b4d}
+	green     = shade{0x00815d, 0x35d0a1}
+	purple    = shade{0xb0478c, 0xe79ac8}
+	orange    = shade{0xb07d00, 0xf0c040}
+	indigo    = shade{0x44349b, 0xa99cf5}
+	brown     = shade{0x7a4a24, 0xc99a72}
+	black     = shade{0x000000, 0xe6edf3}
+	white     = shade{0xffffff, 0x0d1117}
+	grid      = shade{0xd8dee4, 0x2a313a}
+)
+
+// color returns the colour on a light page.
+func (s shade) color() color.Color {
+	return color.RGBA{R: uint8(s.light >> 16), G: uint8(s.light >> 8), B: uint8(s.light), A: 255}
 }
 
 // looks are the known targets in the order of the tables.
 var looks = []look{
-	{leased, "leased, correctness", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
-	{efficiency, "leased, efficiency", plot.Style{Color: plot.Blue, Marker: plot.Circle, Dashed: true}},
-	{member, "leased, efficiency via a member", plot.Style{Color: plot.Blue, Marker: plot.Cross, Dashed: true}},
-	{jsonAPI, "leased, JSON API", plot.Style{Color: plot.Blue, Marker: plot.Square, Dashed: true}},
-	{etcd, "etcd", plot.Style{Color: plot.Vermilion, Marker: plot.Square}},
-	{zookeeper, "ZooKeeper", plot.Style{Color: plot.Green, Marker: plot.Triangle}},
-	{consul, "Consul", plot.Style{Color: plot.Brown, Marker: plot.Diamond}},
-	{advisory, "PostgreSQL advisory lock", plot.Style{Color: plot.Indigo, Marker: plot.Diamond}},
-	{row, "PostgreSQL row lease", plot.Style{Color: plot.Indigo, Marker: plot.Cross, Dashed: true}},
-	{redsyncOne, "redsync, 1 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle, Dashed: true}},
-	{redsyncFive, "redsync, 5 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
-	{redsync, "redsync", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
-	{bare, "baseline: SET and INCR on 5 Redis", plot.Style{Color: plot.Grey, Marker: plot.Cross, Dashed: true}},
-	{gated, "gated write", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
-	{plain, "plain write", plot.Style{Color: plot.Grey, Marker: plot.Square}},
-	{pairGated, "acquire, gated write, release", plot.Style{Color: plot.Blue, Marker: plot.Square}},
-	{pairPlain, "acquire, plain write, release", plot.Style{Color: plot.Grey, Marker: plot.Circle}},
-	{redislock, "redislock, 1 Redis", plot.Style{Color: plot.Orange, Marker: plot.Square, Dashed: true}},
+	{leased, "leased, correctness", blue, draw.CircleGlyph{}, false},
+	{efficiency, "leased, efficiency", blue, draw.CircleGlyph{}, true},
+	{member, "leased, efficiency via a member", blue, draw.CrossGlyph{}, true},
+	{jsonAPI, "leased, JSON API", blue, draw.BoxGlyph{}, true},
+	{etcd, "etcd", vermilion, draw.BoxGlyph{}, false},
+	{zookeeper, "ZooKeeper", green, draw.PyramidGlyph{}, false},
+	{consul, "Consul", brown, draw.RingGlyph{}, false},
+	{advisory, "PostgreSQL advisory lock", indigo, draw.RingGlyph{}, false},
+	{row, "PostgreSQL row lease", indigo, draw.CrossGlyph{}, true},
+	{redsyncOne, "redsync, 1 Redis", purple, draw.PyramidGlyph{}, true},
+	{redsyncFive, "redsync, 5 Redis", purple, draw.PyramidGlyph{}, false},
+	{redsync, "redsync", purple, draw.PyramidGlyph{}, false},
+	{bare, "baseline: SET and INCR on 5 Redis", grey, draw.CrossGlyph{}, true},
+	{gated, "gated write", blue, draw.CircleGlyph{}, false},
+	{plain, "plain write", grey, draw.BoxGlyph{}, false},
+	{pairGated, "acquire, gated write, release", blue, draw.BoxGlyph{}, false},
+	{pairPlain, "acquire, plain write, release", grey, draw.CircleGlyph{}, false},
+	{redislock, "redislock, 1 Redis", orange, draw.BoxGlyph{}, true},
 }
 
 // rank returns the position of a target; unknown ones come last.
@@ -70,7 +98,7 @@ func lookOf(target string) look {
 	if i := rank(target); i < len(looks) {
 		return looks[i]
 	}
-	return look{name: target, label: target}
+	return look{name: target, label: target, shade: grey, marker: draw.CircleGlyph{}}
 }
 
 // label returns the name of a target for readers.

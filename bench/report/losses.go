@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // loss is a figure in which a peer is ahead.
@@ -62,11 +60,11 @@ func (s *summary) lossTable() string {
 	if len(all) == 0 {
 		return "In these results no peer is ahead of leased in a figure that both have.\n"
 	}
-	var out strings.Builder
-	out.WriteString("| workload | size | figure | leased | peer | ratio of leased to the peer |\n|---|---|---|---|---|---|\n")
+	var rows [][]string
 	for _, l := range all {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s |\n",
-			workTitle(l.work), l.at.text(workloads[l.work].by), workloads[l.work].label(l.what), label(l.ours), label(l.peer), l.ratio.format(times))
+		w := workloads[l.work]
+		rows = append(rows, []string{workTitle(l.work), l.at.text(w.by), w.label(l.what),
+			label(l.ours), label(l.peer), l.ratio.format(times)})
 	}
-	return out.String()
+	return markdown("workload | size | figure | leased | peer | ratio of leased to the peer", rows)
 }

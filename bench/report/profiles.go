@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -15,30 +14,22 @@ var shareColumns = []struct{ figure, title string }{
 
 // profileTable returns the shares of the layers in the processor time of each process.
 func (s *summary) profileTable() string {
-	var out strings.Builder
-	out.WriteString("| process | workers |")
+	head := "process | workers"
 	for _, c := range shareColumns {
-		fmt.Fprintf(&out, " %s |", c.title)
+		head += " | " + c.title
 	}
-	out.WriteString("\n|---|---" + strings.Repeat("|---", len(shareColumns)) + "|\n")
-	rows := 0
+	var rows [][]string
 	for _, process := range []string{"client", "leader", "follower"} {
-		for _, run := range s.runs {
-			for _, m := range run.Samples {
-				if m.Work != results.Profile || m.Target != process {
-					continue
-				}
-				rows++
-				fmt.Fprintf(&out, "| %s | %d |", process, m.Params["workers"])
-				for _, c := range shareColumns {
-					fmt.Fprintf(&out, " %.0f %% |", 100*m.Figures[c.figure])
-				}
-				out.WriteString("\n")
+		for _, m := range s.samples {
+			if m.Work != results.Profile || m.Target != process {
+				continue
 			}
+			cells := []string{process, fmt.Sprint(m.Params["workers"])}
+			for _, c := range shareColumns {
+				cells = append(cells, fmt.Sprintf("%.0f %%", 100*m.Figures[c.figure]))
+			}
+			rows = append(rows, cells)
 		}
 	}
-	if rows == 0 {
-		return "Not measured in these results.\n"
-	}
-	return out.String()
+	return markdown(head, rows)
 }

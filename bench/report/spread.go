@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // spread is the median of values with their range.
@@ -49,7 +50,7 @@ func number(v float64) string {
 	case a < 100:
 		return fmt.Sprintf("%.1f", v)
 	default:
-		return thousands(int64(math.Round(v)))
+		return humanize.Comma(int64(math.Round(v)))
 	}
 }
 
@@ -61,18 +62,3 @@ func percent(v float64) string { return fmt.Sprintf("%.1f %%", v) }
 
 // mebibytes prints a number of bytes in MiB.
 func mebibytes(v float64) string { return number(v/(1<<20)) + " MiB" }
-
-// thousands prints a number with commas.
-func thousands(n int64) string {
-	text := fmt.Sprint(max(n, -n))
-	var parts []string
-	for len(text) > 3 {
-		text, parts = text[:len(text)-3], append(parts, text[len(text)-3:])
-	}
-	slices.Reverse(parts)
-	text = strings.Join(append([]string{text}, parts...), ",")
-	if n < 0 {
-		return "-" + text
-	}
-	return text
-}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/leased-project/leased/bench/results"
 )
 
@@ -34,7 +35,7 @@ func (p params) text(names []string) string {
 		if value == 1 {
 			noun = singular(name)
 		}
-		parts = append(parts, thousands(int64(value))+" "+noun)
+		parts = append(parts, humanize.Comma(int64(value))+" "+noun)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -47,11 +48,22 @@ func singular(name string) string {
 	return strings.TrimSuffix(name, "s")
 }
 
+// markdown returns a table, or a remark if it has no rows.
+func markdown(head string, rows [][]string) string {
+	if len(rows) == 0 {
+		return "Not measured in these results.\n"
+	}
+	text := "| " + head + " |\n|" + strings.Repeat("---|", strings.Count(head, " | ")+1) + "\n"
+	for _, cells := range rows {
+		text += "| " + strings.Join(cells, " | ") + " |\n"
+	}
+	return text
+}
+
 // table returns the table of a workload: a row for each case and target.
 func (s *summary) table(work string) string {
 	w := workloads[work]
 	columns := s.measured(work, w.figures)
-	var out strings.Builder
 	head := []string{strings.Join(w.by, ", ")}
 	if !w.single {
 		head = append(head, "service")
@@ -66,15 +78,15 @@ func (s *summary) table(work string) string {
 	for _, name := range compared {
 		head = append(head, w.ours()+" to it: "+w.label(name))
 	}
-	fmt.Fprintf(&out, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	var rows [][]string
 	for _, at := range s.cases(work, w.by) {
 		for _, target := range s.targets(work) {
 			if cells := s.row(work, target, at, columns, compared); cells != nil {
-				fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
+				rows = append(rows, cells)
 			}
 		}
 	}
-	return out.String()
+	return markdown(strings.Join(head, " | "), rows)
 }
 
 // row returns the cells of a case of a target, or nil if there was no attempt to measure it. If every attempt failed, the

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
 	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 )
 
@@ -112,19 +112,6 @@ func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, proc
 
 // startChild starts this program again.
 func startChild(ctx context.Context, settings string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-child", settings)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
+	cmd, in, out, err := process.Self(ctx, "-child", settings)
+	return &child{cmd, in, bufio.NewReader(out)}, err
 }

@@ -278,14 +278,16 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 // longer answers.
 func callWatched(ctx context.Context, conn *grpc.ClientConn, address string, f func(*grpc.ClientConn) error) error {
 	watched := make(chan error, 1)
+	watching, cancel := context.WithCancel(ctx)
 	go func() {
-		err := heartbeat.Watch(ctx, conn)
+		err := heartbeat.Watch(watching, conn)
 		if errors.Is(err, heartbeat.ErrSilent) {
 			conn.Close()
 		}
 		watched <- err
 	}()
 	err := callError(f(conn))
+	cancel()
 	conn.Close()
 	if silent := <-watched; errors.Is(silent, heartbeat.ErrSilent) && errors.Is(err, lease.ErrUncertain) {
 		return fmt.Errorf("call %s: %w", address, silent)

@@ -53,7 +53,8 @@ func newRedisInit() *cobra.Command {
 	f.access, f.output, f.redis = addAccess(c), addOutput(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this value")
-	flags.BoolVar(&f.force, "force", false, "accept a floor below the proposal of the service, or a fleet that its nodes report as replaced")
+	flags.BoolVar(&f.force, "force", false,
+		"accept a floor below the proposal of the service, or a fleet that its nodes report as replaced")
 	flags.StringVar(&f.nodes, "redis", "", "nodes without a service, HOST:PORT, separated by commas")
 	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis; with --redis")
 	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest TTL of a lease, the same as in the programs; with --redis")
@@ -81,7 +82,8 @@ func (f *initFlags) provide(c *cobra.Command) error {
 		return usageError(fmt.Errorf("--floor (%d) is below %d, the proposal of the service, which is above all tokens that it knows; "+
 			"give --floor %d, or --force if you are sure that all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
 	}
-	done, err := fetch(c.Context(), f.access, pb.NewRedisServiceClient, pb.RedisServiceClient.ProvideFloor, &pb.ProvideFloorRequest{Floor: f.floor, Force: f.force})
+	done, err := fetch(c.Context(), f.access, pb.NewRedisServiceClient, pb.RedisServiceClient.ProvideFloor,
+		&pb.ProvideFloorRequest{Floor: f.floor, Force: f.force})
 	if err != nil {
 		return err
 	}

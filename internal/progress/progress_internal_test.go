@@ -44,10 +44,10 @@ func TestLineFitsTerminal(t *testing.T) {
 		l.width = func() int { return width }
 		l.Stage(text[:len(text)-len("; 9m58s left")], "; 9m58s left")
 		drawn := strings.TrimPrefix(out.String(), "\r\x1b[K")
-		require.Less(t, columns(drawn), max(2, width), drawn)
+		require.Less(t, cells.StringWidth(drawn), max(2, width), drawn)
 		if width >= 40 {
 			require.Regexp(t, "^migration of report/.*…; 9m58s left$", drawn)
-			require.Equal(t, width-1, columns(drawn), "no space is wasted")
+			require.Equal(t, width-1, cells.StringWidth(drawn), "no space is wasted")
 		}
 	}
 	require.Equal(t, text, fit(text, 200))

@@ -5,15 +5,21 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 )
 
 // defaultWidth is the number of columns of a terminal that does not tell it.
 const defaultWidth = 80
 
+// cells counts columns. Characters of ambiguous width take one.
+var cells = &runewidth.Condition{StrictEmojiNeutral: true}
+
 // widthOf returns the number of columns of a terminal. Where the terminal does not tell it,
 // the variable COLUMNS does.
 func widthOf(out *os.File) int {
-	if width := terminalWidth(out); width > 0 {
+	if width, _, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
 		return width
 	}
 	width, _ := strconv.Atoi(os.Getenv("COLUMNS"))
@@ -23,29 +29,12 @@ func widthOf(out *os.File) int {
 // fit cuts a text to a number of columns. The end stays visible from its last comma or
 // semicolon on, because the time left is there.
 func fit(text string, width int) string {
-	if columns(text) <= width {
+	if cells.StringWidth(text) <= width {
 		return text
 	}
 	tail := ""
-	if at := strings.LastIndexAny(text, ",;"); at >= 0 && columns(text[at:]) <= width/2 {
+	if at := strings.LastIndexAny(text, ",;"); at >= 0 && cells.StringWidth(text[at:]) <= width/2 {
 		tail = text[at:]
 	}
-	room := width - 1 - columns(tail)
-	for i, r := range text {
-		if room -= columns(string(r)); room < 0 {
-			return text[:i] + "…" + tail
-		}
-	}
-	return text
-}
-
-// columns returns the number of columns that a text takes at most: East Asian characters
-// and symbols may take two.
-func columns(text string) (n int) {
-	for _, r := range text {
-		if n++; r >= 0x1100 && r != '…' {
-			n++
-		}
-	}
-	return n
+	return cells.Truncate(text, max(0, width-1-cells.StringWidth(tail)), "") + "…" + tail
 }

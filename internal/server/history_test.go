@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -170,9 +172,6 @@ func TestOverview(t *testing.T) {
 	for range 2 {
 		go func() { _, _ = client.Acquire(ctx, &pb.AcquireRequest{Resource: "queue", Wait: "10m"}) }() // until the test ends
 	}
-	for range 20 {
-		mustPost(t, a, "/v1/release", leaseName(mustPost(t, a, "/v1/acquire", `{"resource":"busy","ttl":"10m"}`)))
-	}
 	mustPost(t, a, "/v1/report-refusal", `{"resource":"refused","gate":"sql"}`)
 	for i := range 30 {
 		mustPost(t, a, "/v1/acquire", fmt.Sprintf(`{"resource":"many/%02d","ttl":"10m","shared":true}`, i))
@@ -191,7 +190,14 @@ func TestOverview(t *testing.T) {
 		r := overview(&pb.OverviewRequest{})
 		return r.TotalLocks == 32 && r.TotalWaiters == 2 && r.TotalHolders == 40
 	})
-	for sort, first := range map[string]string{"": "many/00", "name": "many/00", "queue": "queue", "held": "z-oldest", "rate": "busy", "refused": "refused"} {
+	eventually(t, "the lock with the most grants is first", func() bool { // rates decay within seconds
+		mustPost(t, a, "/v1/release", leaseName(mustPost(t, a, "/v1/acquire", `{"resource":"busy","ttl":"10m"}`)))
+		locks := overview(&pb.OverviewRequest{Sort: "rate"}).Locks
+		require.True(t, slices.IsSortedFunc(locks, func(a, b *pb.LockOverview) int { return cmp.Compare(b.GrantsPerSecond, a.GrantsPerSecond) }))
+		return locks[0].Lock.Resource == "busy" && locks[0].GrantsPerSecond > 0
+	})
+	eventually(t, "a scan has seen that the lock is free", func() bool { return overview(&pb.OverviewRequest{}).TotalLocks == 32 })
+	for sort, first := range map[string]string{"": "many/00", "name": "many/00", "queue": "queue", "held": "z-oldest", "refused": "refused"} {
 		require.Equal(t, first, overview(&pb.OverviewRequest{Sort: sort}).Locks[0].Lock.Resource, sort)
 	}
 	top := overview(&pb.OverviewRequest{Sort: "queue"}).Locks[0]

@@ -98,6 +98,71 @@ func TestHeldAttemptLeavesTheQueue(t *testing.T) {
 	mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
 }
 
+// The copies of an attempt have one outcome. A copy whose wait is over ends an attempt that
+// still waits, also for the other copies, but never a lease that was granted.
+func TestCopiesHaveOneOutcome(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	id := mustPost(t, s.Address(), "/v1/open-session", `{"ttl":"5m"}`)["sessionId"]
+	parties := func(lock, of string) int {
+		list, _ := mustPost(t, s.Address(), "/v1/inspect", fmt.Sprintf(`{"resource":%q}`, lock))["lock"].(map[string]any)[of].([]any)
+		return len(list)
+	}
+	body := func(lock string, nonce int, wait string) string {
+		return fmt.Sprintf(`{"resource":%q,"sessionId":%q,"nonce":%d,"wait":%q}`, lock, id, nonce, wait)
+	}
+	type answer struct {
+		code int
+		body map[string]any
+	}
+	// first sends the first copy of an attempt, which waits for a lease.
+	first := func(ctx context.Context, lock string, nonce int) (lease map[string]any, answers chan answer) {
+		lease = mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"5m"}`, lock))
+		answers = make(chan answer, 1)
+		request := newPost(t, s.Address(), "/v1/acquire", body(lock, nonce, "5m")).WithContext(ctx)
+		go func() {
+			var a answer
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				a.code = response.StatusCode
+				_ = json.NewDecoder(response.Body).Decode(&a.body)
+				_ = response.Body.Close()
+			}
+			answers <- a
+		}()
+		eventually(t, "the first copy waits", func() bool { return parties(lock, "waiters") == 1 })
+		return lease, answers
+	}
+
+	for nonce, wait := range map[int]string{1: "1ns", 2: "0s"} {
+		lock := "waits/" + wait
+		_, answers := first(t.Context(), lock, nonce)
+		code, refused := post(t, s.Address(), "/v1/acquire", body(lock, nonce, wait))
+		require.Equal(t, http.StatusConflict, code, refused)
+		require.Equal(t, http.StatusConflict, (<-answers).code, "a copy with a wait of %s has ended the attempt", wait)
+		require.Zero(t, parties(lock, "waiters"))
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, answers := first(ctx, "gone", 3)
+	cancel()
+	require.Zero(t, (<-answers).code)
+	require.Equal(t, 1, parties("gone", "waiters"), "its caller may repeat the attempt")
+	code, refused := post(t, s.Address(), "/v1/acquire", body("gone", 3, "1ns"))
+	require.Equal(t, http.StatusConflict, code, refused)
+	require.Zero(t, parties("gone", "waiters"))
+
+	lease, answers := first(t.Context(), "granted", 4)
+	mustPost(t, s.Address(), "/v1/release", leaseName(lease))
+	granted := <-answers
+	require.Equal(t, http.StatusOK, granted.code, granted.body)
+	for _, wait := range []string{"1ns", "0s", "5m"} {
+		code, again := post(t, s.Address(), "/v1/acquire", body("granted", 4, wait))
+		require.Equal(t, http.StatusOK, code, "a copy with a wait of %s: %v", wait, again)
+		require.Equal(t, granted.body["token"], again["token"], "a copy with a wait of %s", wait)
+		require.Equal(t, 1, parties("granted", "holders"), "a copy with a wait of %s has ended the lease", wait)
+	}
+}
+
 // Only a lease that was held is reported as released, also by session and nonce.
 func TestReleaseReportsHeldLeases(t *testing.T) {
 	t.Parallel()

@@ -108,7 +108,7 @@ var matrix = []place{
 	// Load on lock services, for the command line and bench.
 	{folder: "internal/load", ours: []string{"internal/progress"}},
 	// Progress of long work, for all programs.
-	{folder: "internal/progress", theirs: []string{"golang.org/x/sys/unix"}},
+	{folder: "internal/progress", theirs: []string{"golang.org/x/term", "github.com/mattn/go-runewidth"}},
 
 	// Checks of files that are no Go code, in a module of their own.
 	{folder: "tools/...", theirs: anything},

@@ -227,13 +227,13 @@ func (m *Backend) apply(c machine.Command) machine.Result {
 func (m *Backend) applyLocked(c machine.Command) machine.Result {
 	result, events := m.machine.Apply(c)
 	for _, e := range events {
-		m.deliver(e)
+		m.deliver(c, e)
 	}
 	return result
 }
 
-// deliver delivers an event to watchers and sessions. The caller holds mu.
-func (m *Backend) deliver(e machine.Event) {
+// deliver delivers an event of a command to watchers and sessions. The caller holds mu.
+func (m *Backend) deliver(c machine.Command, e machine.Event) {
 	for w := range m.watchers {
 		for _, name := range e.Resources {
 			if name == w.resource && len(w.changed) == 0 {
@@ -246,7 +246,7 @@ func (m *Backend) deliver(e machine.Event) {
 	case machine.EventGranted:
 		s.answer(e.Nonce, waitResult{grant: engine.Grant{Token: e.Token, Slot: e.Slot, Mode: modeOf(m.policies, e.Resources[0])}})
 	case machine.EventCancelled:
-		s.answer(e.Nonce, waitResult{err: engine.ErrExpired})
+		s.answer(e.Nonce, waitResult{err: cancelled(c, e.Nonce)})
 	case machine.EventExpired:
 		m.reportLoss(s, e.Nonce, engine.ErrExpired)
 	case machine.EventBroken:
@@ -255,6 +255,17 @@ func (m *Backend) deliver(e machine.Event) {
 		end := &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: m.machine.Generation()}
 		time.AfterFunc(e.Delay, func() { m.apply(end) })
 	}
+}
+
+// cancelled returns why a command took an attempt out of the queue.
+func cancelled(c machine.Command, nonce engine.Nonce) error {
+	switch c.(type) {
+	case *machine.Release:
+		return fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, nonce)
+	case *machine.Acquire:
+		return fmt.Errorf("%w: a copy of attempt %d did not wait", engine.ErrHeld, nonce)
+	}
+	return engine.ErrExpired
 }
 
 // reportLoss reports a loss to its session when mu is released. The caller holds mu.

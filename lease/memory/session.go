@@ -3,9 +3,9 @@ package memory
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -117,11 +117,9 @@ func (s *session) Renew(ctx context.Context, _ ...engine.Held) ([]engine.Nonce, 
 	}
 	s.extend(sent)
 	var extended []engine.Nonce
-	_, requests, _ := m.machine.Session(s.config.ID)
-	for i := range requests {
-		if p := &requests[i].Party; p.Token != fencing.None {
-			extended = append(extended, p.Nonce)
-		}
+	holds, _ := m.machine.Holds(s.config.ID, s.incarnation).Next(math.MaxInt)
+	for _, h := range holds {
+		extended = append(extended, h.Nonce)
 	}
 	return extended, nil
 }
@@ -164,9 +162,6 @@ func (s *session) Release(ctx context.Context, held engine.Held) error {
 	defer m.unlock()
 	if err := m.ready(ctx); err != nil {
 		return err
-	}
-	if s.waiting[nonce] != nil {
-		s.answer(nonce, waitResult{err: fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, nonce)})
 	}
 	m.applyLocked(command)
 	return nil

@@ -96,7 +96,8 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 // members that are down. It connects on first use.
 func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
-		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"", engine.ErrInvalid)
+		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"",
+			engine.ErrInvalid)
 	}
 	s := &settings{members: newMembers(slices.Clone(endpoints)), timeout: DefaultTimeout, clock: engine.MonotonicClock()}
 	for _, option := range options {
@@ -109,8 +110,9 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
-	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s),
-		efficiency: &Efficiency{newConnector(s, rand.N(len(endpoints)))}}, nil
+	efficiency := newConnector(s, rand.N(len(endpoints)))
+	efficiency.anyMember = true
+	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s), efficiency: &Efficiency{efficiency}}, nil
 }
 
 // Close closes the connections. Sessions that were not closed end with their TTL.
@@ -137,7 +139,8 @@ const windowSize = 1 << 20
 
 // newConn returns a connection to a member. gRPC connects on first use.
 func (s *settings) newConn(address string) (*grpc.ClientConn, error) {
-	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
 	return grpc.NewClient("passthrough:///"+address, append(options, s.dial...)...)
 }

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
@@ -31,7 +32,7 @@ func (c *connector) Break(ctx context.Context, resource fencing.Resource, token 
 
 // Watch calls changed with the status of a lock, and again after each change, until
 // ctx or the connection ends. It inspects the lock after each event. Events that
-// arrive during an Inspect share the next one.
+// arrive during an Inspect share the next one. A member sends the first event at once.
 func (c *connector) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	err := c.do(ctx, func(conn *connection) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -53,9 +54,12 @@ func (c *connector) Watch(ctx context.Context, resource fencing.Resource, change
 				}
 			}
 		}()
+		first := time.NewTimer(c.settings.memberTime())
+		defer first.Stop()
 		for {
 			select {
 			case <-events:
+				first.Stop()
 				status, err := conn.inspect(ctx, resource)
 				if err != nil {
 					return err
@@ -63,6 +67,8 @@ func (c *connector) Watch(ctx context.Context, resource fencing.Resource, change
 				changed(status)
 			case err := <-ended:
 				return err
+			case <-first.C:
+				return fmt.Errorf("%w: %s sent no event within %v", engine.ErrUnavailable, conn.address, c.settings.memberTime())
 			}
 		}
 	})

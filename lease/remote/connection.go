@@ -45,12 +45,13 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
-		sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{}, queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
+	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn),
+		down: make(chan struct{}), sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{},
+		queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
-	connectTime := owner.settings.connectTime(address)
+	connectTime := owner.settings.connectTime(owner.settings.clock.Now(), address)
 	limit := time.AfterFunc(connectTime, cancel)
 	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
@@ -155,7 +156,9 @@ func (c *connection) receive() {
 			c.close(wire.FromStatus(err))
 			return
 		}
-		c.received.Add(1)
+		if c.received.Add(1) == 1 {
+			c.connector.settings.answered(c.address)
+		}
 		for _, n := range response.Notices {
 			c.notice(n)
 		}
@@ -236,7 +239,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 
 // add queues an operation. It reports whether the caller has to send it.
 func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
-	p.large = op.other.GetAttach() != nil
+	p.large = op.large
 	if op.limit > 0 {
 		p.limit, p.deadline = op.limit, c.connector.settings.clock.Now().Add(op.limit)
 	}

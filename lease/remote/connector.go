@@ -26,6 +26,7 @@ const (
 // is none.
 type connector struct {
 	settings   *settings
+	anyMember  bool          // any member can serve, not only the leader
 	connecting chan struct{} // a mutex: held while a connection is being opened
 
 	mu       sync.Mutex
@@ -85,7 +86,9 @@ func follow(err error, followed map[string]bool) bool {
 	return true
 }
 
-// try makes a call once. The connection is nil if the member could not be reached.
+// try makes a call once. The connection is nil if the member could not be reached. If the
+// member cannot serve, the next call uses another one: perhaps only this member cannot reach
+// the Redis nodes.
 func (c *connector) try(ctx context.Context, call func(*connection) error) (*connection, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -96,6 +99,10 @@ func (c *connector) try(ctx context.Context, call func(*connection) error) (*con
 	}
 	if rejected := conn.rejection(); rejected != nil {
 		err = rejected // the call failed because the connection was closed
+	}
+	var migrating *engine.MigratingError
+	if c.anyMember && wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
+		c.moveOn(conn)
 	}
 	return conn, err
 }
@@ -153,7 +160,7 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	conn, err := openConnection(ctx, c, address)
-	c.settings.connected(c.settings.clock.Now(), began, address, err)
+	c.settings.connected(c.settings.clock.Now(), began, address, err, ctx.Err() != nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
 	}

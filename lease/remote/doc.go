@@ -19,6 +19,7 @@
 //   - [Backend]: the endpoints, and locks in correctness mode.
 //   - [Efficiency]: locks in efficiency mode.
 //   - connector: the connection in use, and the search for a member.
+//   - members: which member is asked next, and for how long.
 //   - connection: a connection to one member with its stream.
 //   - operation, pending: a call on the stream, and one without an answer.
 //   - sender, codec: what is sent next, and how gRPC gets it.

@@ -38,15 +38,10 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 	return perlease.NewSession(e, config), nil
 }
 
-// send sends an operation to a member. If the member cannot serve, the next call uses
-// another one: perhaps only this member cannot reach the Redis nodes.
+// send sends an operation to a member.
 func (e *Efficiency) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = e.connector.do(ctx, func(c *connection) error {
 		answer, err = c.do(ctx, op)
-		var migrating *engine.MigratingError
-		if err != nil && wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
-			e.moveOn(c)
-		}
 		return err
 	})
 	return answer, err
@@ -59,7 +54,8 @@ func (e *Efficiency) operation(ctx context.Context, session engine.SessionID) op
 
 // Acquire requests a lease. If the answer is lost the error is uncertain;
 // perlease.Session then releases what the member may have acquired.
-func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, error) {
 	op := e.operation(ctx, session)
 	op.acquire, op.ttl = request, ttl
 	if request.Queued != nil {
@@ -142,7 +138,8 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 // Release ends a lease. A lost lease counts as released.
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
 	op := e.operation(ctx, held.Session)
-	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
+	call := &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}
+	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: call}}
 	_, err := e.send(ctx, &op)
 	if errors.Is(err, engine.ErrLost) {
 		return nil

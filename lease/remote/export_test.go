@@ -21,8 +21,11 @@ func NewMembers(endpoints ...string) Members { return Members{newMembers(endpoin
 // The methods of members.
 func (m Members) Next(now engine.Instant, from int) (string, int) { return m.next(now, from) }
 func (m Members) Avoids(now engine.Instant, address string) bool  { return m.avoids(now, address) }
-func (m Members) ConnectTime(address string) time.Duration        { return m.connectTime(address) }
+func (m Members) Answered(address string)                         { m.answered(address) }
 func (m Members) FellSilent(now engine.Instant, address string)   { m.fellSilent(now, address) }
-func (m Members) Connected(now, began engine.Instant, address string, err error) {
-	m.connected(now, began, address, err)
+func (m Members) ConnectTime(now engine.Instant, address string) time.Duration {
+	return m.connectTime(now, address)
+}
+func (m Members) Connected(now, began engine.Instant, address string, err error, left bool) {
+	m.connected(now, began, address, err, left)
 }

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -41,6 +42,11 @@ type member struct {
 	watches  int
 	topology *engine.Topology // nil sends none
 	rejects  error            // the answer to every new stream
+
+	rejectsSessions error         // the answer to every new session stream
+	endsSessions    time.Duration // the time after which a session stream ends, 0 for never
+	topologies      int           // number of topology streams so far
+	hides           bool          // it sends nothing to watches of locks
 
 	reports       []*pb.ReportRefusalRequest
 	refuseReports error
@@ -107,15 +113,25 @@ func (m *member) watchers() int {
 	return m.watches
 }
 
+// begun returns the number of topology streams so far.
+func (m *member) begun() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.topologies
+}
+
 // Session answers operations one by one, and sends heartbeats. If answer returns nil the
 // stream breaks.
 func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	m.mu.Lock()
 	m.streams++
-	rejects := m.rejects
+	rejects, ends := cmp.Or(m.rejects, m.rejectsSessions), m.endsSessions
 	m.mu.Unlock()
 	if rejects != nil {
 		return wire.ToStatus(rejects)
+	}
+	if ends > 0 {
+		return m.beat(stream, ends)
 	}
 	var sending sync.Mutex
 	send := func(response *pb.SessionResponse) error {
@@ -165,6 +181,21 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	}
 }
 
+// beat sends heartbeats for a while.
+func (m *member) beat(stream pb.LeaseService_SessionServer, d time.Duration) error {
+	for range d / heartbeat.Interval {
+		if err := stream.Send(&pb.SessionResponse{}); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(heartbeat.Interval):
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+	return wire.ToStatus(engine.ErrUnavailable)
+}
+
 // Inspect answers with the inspect function.
 func (m *member) Inspect(context.Context, *pb.InspectRequest) (*pb.InspectResponse, error) {
 	m.mu.Lock()
@@ -181,13 +212,15 @@ func (m *member) Watch(_ *pb.WatchRequest, stream pb.LeaseService_WatchServer) e
 	defer m.set(func() { m.watches-- })
 	for {
 		m.mu.Lock()
-		changed, rejects := m.changed, m.rejects
+		changed, rejects, hides := m.changed, m.rejects, m.hides
 		m.mu.Unlock()
 		if rejects != nil {
 			return wire.ToStatus(rejects)
 		}
-		if err := stream.Send(&pb.Event{}); err != nil {
-			return err
+		if !hides {
+			if err := stream.Send(&pb.Event{}); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-changed:
@@ -201,6 +234,7 @@ func (m *member) Watch(_ *pb.WatchRequest, stream pb.LeaseService_WatchServer) e
 func (m *member) WatchTopology(_ *pb.WatchTopologyRequest, stream pb.PolicyService_WatchTopologyServer) error {
 	m.mu.Lock()
 	m.watches++
+	m.topologies++
 	m.mu.Unlock()
 	defer m.set(func() { m.watches-- })
 	for {

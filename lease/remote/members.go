@@ -8,46 +8,54 @@ import (
 )
 
 const (
-	// A member that does not accept a connection within minConnect gets more time at each
-	// further try, up to maxConnect: with other members to ask, the first try is short.
+	// A member that does not accept a connection within minConnect gets twice the time at
+	// the next try, up to maxConnect: with other members to ask, the first try is short.
 	minConnect = 500 * time.Millisecond
 	maxConnect = 2 * time.Second
-	// avoidTime is how long a silent member is not asked again, if there are others. It is
-	// longer than an election, so that callers do not follow a redirect to a leader that
-	// is paused, and short, because the member may only have been busy.
+	// forgetTime is how long after its last failure a member is tried briefly again, so
+	// that one that is down for long does not cost each search maxConnect.
+	forgetTime = 30 * time.Second
+	// avoidTime is how long a member that failed is not asked again, if there are others.
+	// It is longer than an election, so that callers do not follow a redirect to a leader
+	// that is paused, and short, because the member may only have been busy.
 	avoidTime = time.Second
 )
 
 // members decides which member is asked next, and for how long. It remembers which ones
-// were silent. All connections of a Backend share it.
+// have failed. All connections of a Backend share it.
 type members struct {
 	endpoints []string
 
-	mu     sync.Mutex
-	silent map[string]silentMember
+	mu    sync.Mutex
+	known map[string]memberState
 }
 
-// silentMember is a member that was silent, or did not accept a connection in time.
-type silentMember struct {
-	until    engine.Instant // it is avoided until then
-	connects int            // tries to connect in a row that took too long
+// memberState is what is remembered of a member.
+type memberState struct {
+	failed engine.Instant // the last failure; zero if the member has sent a message since
+	silent bool           // it failed because it did not answer
+	slow   int            // how often minConnect is doubled for the next try to connect
 }
 
 func newMembers(endpoints []string) *members {
-	return &members{endpoints: endpoints, silent: map[string]silentMember{}}
+	return &members{endpoints: endpoints, known: map[string]memberState{}}
 }
 
 // next returns the endpoint to ask: the first one from a position on that is not avoided,
-// otherwise the one whose time ends first. It also returns the position after it.
+// otherwise the one whose failure is the longest ago, so that each gets its turn. It also
+// returns the position after it.
 func (m *members) next(now engine.Instant, from int) (address string, after int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var shortest time.Duration
+	var longest time.Duration
 	for i := from; i < from+len(m.endpoints); i++ {
 		candidate := m.endpoints[i%len(m.endpoints)]
-		left := max(0, now.Until(m.silent[candidate].until))
-		if address == "" || left < shortest {
-			address, after, shortest = candidate, i+1, left
+		age := time.Duration(avoidTime)
+		if s := m.known[candidate]; !s.failed.IsZero() {
+			age = min(age, now.Since(s.failed))
+		}
+		if address == "" || age > longest {
+			address, after, longest = candidate, i+1, age
 		}
 	}
 	return address, after
@@ -57,34 +65,57 @@ func (m *members) next(now engine.Instant, from int) (address string, after int)
 func (m *members) avoids(now engine.Instant, address string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return now.Until(m.silent[address].until) > 0
+	s := m.known[address]
+	return s.silent && now.Since(s.failed) < avoidTime
 }
 
 // connectTime returns how long to wait for a connection to a member.
-func (m *members) connectTime(address string) time.Duration {
+func (m *members) connectTime(now engine.Instant, address string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return min(minConnect<<min(m.silent[address].connects, 10), maxConnect)
+	s := m.known[address]
+	if !s.failed.IsZero() && now.Since(s.failed) >= forgetTime {
+		s.slow = 0
+		m.known[address] = s
+	}
+	return min(minConnect<<s.slow, maxConnect)
 }
 
 // fellSilent records that a member sends nothing on its connection.
 func (m *members) fellSilent(now engine.Instant, address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.silent[address]
-	s.until = now.Add(avoidTime)
-	m.silent[address] = s
+	m.known[address] = memberState{failed: now, silent: true, slow: m.known[address].slow}
 }
 
-// connected records the outcome of a try to connect. One that ended with its caller counts
-// as too slow if it had as much time as others need.
-func (m *members) connected(now, began engine.Instant, address string, err error) {
+// answered records that a member has sent a message.
+func (m *members) answered(address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.known[address] = memberState{slow: m.known[address].slow}
+}
+
+// connected records the outcome of a try to connect. A connection alone does not show that
+// the member answers: a proxy may have accepted it. The next try gets twice the time that
+// this one took. A try that ended with its caller counts as too slow if it had as much time
+// as others need, and otherwise says nothing.
+func (m *members) connected(now, began engine.Instant, address string, err error, left bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, took := m.known[address], now.Since(began)
 	switch {
 	case err == nil:
-		delete(m.silent, address)
-	case now.Since(began) >= minConnect/2:
-		m.silent[address] = silentMember{until: now.Add(avoidTime), connects: m.silent[address].connects + 1}
+		s.slow = 0
+		for minConnect<<s.slow < min(2*took, maxConnect) {
+			s.slow++
+		}
+	case took >= minConnect/2:
+		s = memberState{failed: now, silent: true, slow: s.slow}
+		if minConnect<<s.slow < maxConnect {
+			s.slow++
+		}
+	case !left:
+		s = memberState{failed: now, slow: s.slow}
 	}
+	m.known[address] = s
 }

@@ -22,6 +22,7 @@ type operation struct {
 	queued func()        // of an acquire; nil if the caller does not want to know
 	limit  time.Duration // if it is not answered within limit the connection is closed; 0 means no limit
 	urgent bool          // if it is not answered before the deadline of its context the connection is closed
+	large  bool          // the answer may be large
 }
 
 // append appends the operation to an encoded message.

@@ -20,7 +20,8 @@ type session struct {
 	backend *Backend
 	config  engine.SessionConfig
 
-	attaching chan struct{} // a mutex: held while the session is being attached
+	attaching  chan struct{} // a mutex: held while the session is being attached
+	unanswered int           // how many attaches got no answer since the last that succeeded; guarded by attaching
 
 	mu       sync.Mutex
 	attached *connection            // the connection on which the leader knows the session
@@ -44,7 +45,8 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		return b.efficiency.Open(ctx, config)
 	}
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
-	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
+	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{},
+		sent: config.Clock.Now()}
 	op := s.operation(ctx)
 	op.other = &pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}}
 	err := b.do(ctx, func(c *connection) error {
@@ -59,7 +61,8 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		return nil
 	})
 	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, engine.ErrUncertain) {
-		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err) // the session holds nothing yet, and a retry cannot help
+		// The session holds nothing yet, and a retry cannot help.
+		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -104,8 +107,17 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 	return answer, err
 }
 
+const (
+	// largeSession is the number of leases above which the answer to an attach may be so
+	// large that it delays the heartbeats behind it.
+	largeSession = 1000
+	// maxDoublings bounds the time for the answer to an attach.
+	maxDoublings = 5
+)
+
 // attach makes the session known on a connection. Grants that the leader does not
-// know are lost.
+// know are lost. Each time that an answer takes too long, the next attach waits twice as
+// long, so that any session can be attached at last.
 func (s *session) attach(ctx context.Context, c *connection) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
@@ -124,12 +136,18 @@ func (s *session) attach(ctx context.Context, c *connection) error {
 	s.mu.Unlock()
 	s.register(c)
 	op := s.operation(ctx)
+	op.limit <<= min(s.unanswered, maxDoublings)
+	op.large = len(before) > largeSession
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {
+		if errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil { // neither the answer of a follower, nor a short call
+			s.unanswered++
+		}
 		s.unregister(c)
 		return err
 	}
+	s.unanswered = 0
 	holds := answer.Full.GetHolds()
 	known := make(map[engine.Nonce]fencing.Token, len(holds))
 	for _, h := range holds {

@@ -15,7 +15,8 @@ var (
 )
 
 // Sign returns the signed token of a lease that the caller holds.
-func (c *connector) Sign(ctx context.Context, resource fencing.Resource, token fencing.Token) (signed engine.SignedToken, err error) {
+func (c *connector) Sign(ctx context.Context, resource fencing.Resource,
+	token fencing.Token) (signed engine.SignedToken, err error) {
 	err = c.do(ctx, func(conn *connection) error {
 		return conn.unary(ctx, func(ctx context.Context) error {
 			response, err := conn.leases.Sign(ctx, &pb.SignRequest{Resource: string(resource), Token: uint64(token)})

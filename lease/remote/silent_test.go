@@ -399,6 +399,33 @@ func TestStoppedMemberContinues(t *testing.T) {
 	})
 }
 
+// The leader needs longer to list the leases of a session than a member has for an answer, and
+// than a renewal waits. The client gives it more time with each attempt, and keeps its leases.
+func TestSlowAttachSucceeds(t *testing.T) {
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, client *lease.Client) {
+		held, err := client.Acquire(limited(t), "a")
+		require.NoError(t, err)
+		m := c.members[0]
+		m.set(func() {
+			answer := m.answer
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				if op.GetAttach() != nil {
+					m.mu.Unlock() // other streams are served meanwhile
+					time.Sleep(8 * time.Second)
+					m.mu.Lock()
+				}
+				return answer(op)
+			}
+		})
+		c.hosts[0].stop() // the connection is lost
+		time.Sleep(3 * time.Second)
+		c.hosts[0].resume()
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, held.Err(), "the session was not attached")
+		require.NoError(t, held.Release(limited(t)))
+	})
+}
+
 // A member that sends heartbeats and answers nothing, for example because its disk hangs,
 // leaves the call time for another member.
 func TestMemberThatAnswersNothing(t *testing.T) {
@@ -428,38 +455,53 @@ func TestRedirectToASilentLeader(t *testing.T) {
 	})
 }
 
-func TestMembers(t *testing.T) {
-	m := remote.NewMembers("a", "b", "c")
-	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
-	next := func(from int) string {
-		address, after := m.Next(now, from)
-		require.Greater(t, after, from)
-		return address
-	}
-	require.Equal(t, []string{"a", "b", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
-
-	m.FellSilent(now, "b")
-	require.Equal(t, []string{"a", "c", "c", "a"}, []string{next(0), next(1), next(2), next(3)})
-	require.True(t, m.Avoids(now, "b"))
-	now = now.Add(500 * time.Millisecond)
-	m.FellSilent(now, "a")
-	m.FellSilent(now, "c")
-	require.Equal(t, "b", next(0), "all are avoided: the one that was silent first")
-	now = now.Add(time.Second)
-	require.False(t, m.Avoids(now, "c"))
-	require.Equal(t, "a", next(0))
-
-	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
-	for _, want := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Second} {
-		began := now
-		now = now.Add(m.ConnectTime("a"))
-		m.Connected(now, began, "a", context.DeadlineExceeded)
-		require.Equal(t, want, m.ConnectTime("a"))
-		require.True(t, m.Avoids(now, "a"))
-	}
-	m.Connected(now, now, "a", nil)
-	require.Equal(t, 500*time.Millisecond, m.ConnectTime("a"))
-	require.False(t, m.Avoids(now, "a"))
-	m.Connected(now, now, "c", context.Canceled)
-	require.False(t, m.Avoids(now, "c"), "the caller left before the member could answer")
+// A slow hook is no silence of the member: hooks do not run on the goroutine that receives its
+// messages.
+func TestSlowHooksAreNotSilence(t *testing.T) {
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
+		b, err := remote.New(c.addresses(), c.network.option())
+		require.NoError(t, err)
+		block := make(chan struct{})
+		end := sync.OnceFunc(func() { close(block) })
+		time.AfterFunc(30*time.Second, end)
+		failures := make(chan error, 10)
+		hook := func(_ context.Context, e lease.Event) {
+			if e.Token == fencing.None && e.Err != nil {
+				failures <- e.Err
+			}
+			<-block
+		}
+		client, err := lease.New(b, lease.WithOnClose(func(context.Context) error { return b.Close() }),
+			lease.WithPolicies(lease.Policy{Mode: engine.Correctness, TTL: time.Minute}),
+			lease.WithHooks(lease.Hooks{Lost: hook, Waiting: hook}))
+		require.NoError(t, err)
+		c.clients = append(c.clients, client)
+		l, err := client.Acquire(limited(t), "a")
+		require.NoError(t, err)
+		m := c.members[0]
+		m.set(func() {
+			op := m.received[len(m.received)-1]
+			lost := wire.FromError(engine.ErrTaken)
+			m.notices = []*pb.Notice{{Session: op.Session, Nonce: op.GetAcquire().Nonce, Lost: lost}}
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				if call := op.GetAcquire(); call != nil && call.Wait {
+					m.notices = append(m.notices, &pb.Notice{Session: op.Session, Nonce: call.Nonce})
+				}
+				return c.answer(0, engine.Correctness, op)
+			}
+		})
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := client.Acquire(limited(t), "a")
+			waiting <- err
+		}()
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, l.Err(), lease.ErrTaken)
+		require.Empty(t, failures, "the waiter is still connected")
+		end()
+		c.free()
+		c.hosts[0].stop() // the waiter moves on, and asks again
+		c.elect(1)
+		within(t, "the waiter", func() error { return <-waiting })
+	})
 }

@@ -95,7 +95,8 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable, b.settings.endpoints, b.settings.timeout)
+			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable,
+				b.settings.endpoints, b.settings.timeout)
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
@@ -168,28 +169,33 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	w.restart = cancel
 	w.mu.Unlock()
 	began := w.settings.clock.Now()
-	first := time.AfterFunc(w.settings.connectTime(address), func() {
-		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent)
+	first := time.AfterFunc(w.settings.connectTime(began, address), func() {
+		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent, false)
 		cancel()
 	})
 	defer first.Stop()
 	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 	if err != nil {
+		if first.Stop() {
+			w.settings.connected(w.settings.clock.Now(), began, address, err, ctx.Err() != nil)
+		}
 		return false, wire.FromStatus(err)
 	}
-	go func() {
+	w.running.Go(func() {
 		if errors.Is(heartbeat.Watch(ctx, conn), heartbeat.ErrSilent) {
 			w.settings.fellSilent(w.settings.clock.Now(), address)
 			cancel()
 		}
-	}()
+	})
 	for {
 		message, err := stream.Recv()
 		if err != nil {
 			return received, wire.FromStatus(err)
 		}
-		first.Stop()
-		w.settings.connected(w.settings.clock.Now(), began, address, nil)
+		if first.Stop() {
+			w.settings.connected(w.settings.clock.Now(), began, address, nil, false)
+			w.settings.answered(address)
+		}
 		topology, err := wire.ToTopology(message)
 		if err != nil {
 			return received, err

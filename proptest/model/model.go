@@ -182,6 +182,11 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 		if a.request.Kind != request.Kind || !slices.Equal(a.request.Resources, request.Resources) {
 			return Outcome{Code: OtherRequest}, nil
 		}
+		if a.state == waiting && !request.Wait {
+			m.end(a, WasReleased)
+			m.grantWaiters(slices.Clone(a.request.Resources)...)
+			return Outcome{Code: Held}, m.events
+		}
 		return m.outcome(a), nil
 	}
 	if m.ended[attempt] {

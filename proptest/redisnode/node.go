@@ -117,8 +117,8 @@ func (n *Node) Advance(version uint64, fleet string, floor, ceiling fencing.Toke
 }
 
 // Join runs join.lua.
-func (n *Node) Join(now int64, join string, version uint64, fleet string, age int64, again bool) Reason {
-	return n.now().state.PutJoin(now, join, version, fleet, age, again)
+func (n *Node) Join(now int64, j Join) (reason Reason, waited int64) {
+	return n.now().state.PutJoin(now, j)
 }
 
 // Reserve runs reserve.lua: a voter stores the floor in its state, an empty node in the
@@ -156,9 +156,9 @@ func (n *Node) Init(now int64, r Range) Reply {
 	return reply
 }
 
-// Report runs report.lua. joined is the time since the first join nonce was put on the
-// node; it is undefined without one.
-func (n *Node) Report(now int64) (report recovery.Report, join string, joined int64) {
+// Report runs report.lua. waited is the time since the quarantine of the node began, and
+// joined the time since its last join; they are undefined without a join nonce.
+func (n *Node) Report(now int64) (report recovery.Report, join string, waited, joined int64) {
 	s := n.now().state
 	report = recovery.Report{Reached: true, Server: n.life, Live: s.report()}
 	if n.latest != n.life {
@@ -167,7 +167,7 @@ func (n *Node) Report(now int64) (report recovery.Report, join string, joined in
 			report.Former = former.state.report()
 		}
 	}
-	return report, s.Join, now - s.Since
+	return report, s.Join, now - s.Since, now - s.Joined
 }
 
 func (s State) report() *recovery.State {

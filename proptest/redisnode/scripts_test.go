@@ -127,8 +127,14 @@ func (b *both) release() (string, any, any) {
 func (b *both) recover(k int) (string, any, any) {
 	join, v, f, state := fmt.Sprintf("j%d", b.IntN(3)), b.version(), b.fleet(), b.key("node")
 	if k < 15 {
-		age, again := b.Int64N(20_000), b.IntN(3)
-		return "join", word(b.node.Join(b.now, join, v, f, age, again == 1)), b.run(b.now, "join", []string{state}, join, v, f, age, again)[0]
+		j, again := Join{Nonce: join, Version: v, Fleet: f, Keep: b.Int64N(20_000), Gap: b.Int64N(20_000)}, b.IntN(3)
+		j.Again = again == 1
+		reason, waited := b.node.Join(b.now, j)
+		real := b.run(b.now, "join", []string{state}, join, v, f, j.Keep, again, j.Gap)
+		if reason == Accepted {
+			require.Equal(b.t, fmt.Sprint(waited), real[1])
+		}
+		return "join", word(reason), real[0]
 	}
 	if present := b.node.State().Join; present != "" && b.IntN(4) > 0 {
 		join = present
@@ -136,9 +142,9 @@ func (b *both) recover(k int) (string, any, any) {
 	if b.IntN(5) == 0 {
 		b.now -= min(b.now, b.Int64N(100_000)) // the clock is set back
 	}
-	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000)}
+	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000), Successor: []string{"", "h"}[b.IntN(2)]}
 	r.Ceiling = min(r.Floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
-	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine))
+	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine, r.Successor))
 	return "init", b.node.Init(b.now, r), reply
 }
 
@@ -201,12 +207,12 @@ func (b *both) same(about string) (waiters int) {
 		require.Equal(b.t, model, b.record(r), "%s, lock %s", about, r)
 		waiters += b.inspect(r, about)
 	}
-	report, join, age := b.node.Report(b.now)
-	gotReport, gotJoin, gotAge := b.report(b.now)
+	report, join, waited, joined := b.node.Report(b.now)
+	gotReport, gotJoin, gotWaited, gotJoined := b.report(b.now)
 	require.Equal(b.t, report, gotReport, about)
 	require.Equal(b.t, join, gotJoin, about)
 	if join != "" {
-		require.Equal(b.t, age, gotAge, about)
+		require.Equal(b.t, []int64{waited, joined}, []int64{gotWaited, gotJoined}, about)
 	}
 	list, ok := b.node.List(b.now, "")
 	gotList, gotOK := b.list(b.now)

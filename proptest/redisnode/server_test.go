@@ -148,7 +148,7 @@ func (s *server) record(resource fencing.Resource) Record {
 }
 
 // report parses the reply of report.lua.
-func (s *server) report(now int64) (recovery.Report, string, int64) {
+func (s *server) report(now int64) (report recovery.Report, join string, waited, joined int64) {
 	s.t.Helper()
 	f := s.run(now, "report", []string{s.key("node"), prefix + "life"}, prefix)
 	require.Equal(s.t, strconv.FormatInt(now, 10), f[0])
@@ -159,12 +159,13 @@ func (s *server) report(now int64) (recovery.Report, string, int64) {
 		return &recovery.State{Version: number(s.t, f[1]), Fleet: f[2], Member: f[3], Max: fencing.Token(number(s.t, f[4])),
 			Floor: fencing.Token(number(s.t, f[5])), Ceiling: fencing.Token(number(s.t, f[6])), Join: f[7], Successor: f[8]}
 	}
-	report := recovery.Report{Reached: true, Server: f[1], Live: state(f[2:])}
-	if len(f) > 13 {
-		report.FormerServer, report.Former = f[13], state(f[14:])
+	report = recovery.Report{Reached: true, Server: f[1], Live: state(f[2:])}
+	if len(f) > 14 {
+		report.FormerServer, report.Former = f[14], state(f[15:])
 	}
-	age, _ := strconv.ParseInt(f[12], 10, 64)
-	return report, f[11], age
+	waited, _ = strconv.ParseInt(f[12], 10, 64)
+	joined, _ = strconv.ParseInt(f[13], 10, 64)
+	return report, f[11], waited, joined
 }
 
 // list reads all pages of list.lua.

@@ -12,7 +12,7 @@ type State struct {
 	Initialised         string // the join nonce that made the node a voter
 	Successor           string // the fleet that replaces the node's fleet, if any
 	Join                string
-	Joined, Since       int64 // when the current and the first join nonce were put
+	Joined, Since       int64 // when the last join was, and when the quarantine began
 }
 
 // Reason is why a node refused a call; Accepted is the zero Reason.
@@ -189,22 +189,32 @@ func (s *State) Advance(version uint64, fleet string, floor, ceiling fencing.Tok
 	return Accepted
 }
 
-// PutJoin is join.lua. Another join nonce stays while it is younger than age. With again,
-// a voter of the fleet gets one too.
-func (s *State) PutJoin(now int64, join string, version uint64, fleet string, age int64, again bool) Reason {
+// Join has the arguments of join.
+type Join struct {
+	Nonce   string
+	Version uint64
+	Fleet   string
+	Keep    int64 // another join nonce stays if its last join was less than this time ago
+	Again   bool  // a voter of the fleet gets one too
+	Gap     int64 // the time without a join after which the quarantine starts again
+}
+
+// PutJoin is join.lua. waited is the time since the quarantine began.
+func (s *State) PutJoin(now int64, j Join) (reason Reason, waited int64) {
+	idle := now - s.Joined
 	switch {
-	case s.Voter && s.Fleet == fleet && !again:
-		return HasState
-	case s.Voter && s.Version > version:
-		return OldVersion
-	case s.Join != "" && s.Join != join && now-s.Joined < age:
-		return Joining
+	case s.Voter && s.Fleet == j.Fleet && !j.Again:
+		return HasState, 0
+	case s.Voter && s.Version > j.Version:
+		return OldVersion, 0
+	case s.Join != "" && s.Join != j.Nonce && idle < j.Keep:
+		return Joining, 0
 	}
-	if s.Join == "" {
+	if s.Join == "" || idle < 0 || idle >= j.Gap {
 		s.Since = now
 	}
-	s.Join, s.Joined = join, now
-	return Accepted
+	s.Join, s.Joined = j.Nonce, now
+	return Accepted, now - s.Since
 }
 
 // Range has the arguments of init.
@@ -214,6 +224,7 @@ type Range struct {
 	Fleet, Member  string
 	Floor, Ceiling fencing.Token
 	Quarantine     int64
+	Successor      string
 	// Reserved is the floor of the latest initialised life; Node sets it.
 	Reserved fencing.Token
 }
@@ -240,6 +251,6 @@ func (s *State) Init(now int64, r *Range) Reply {
 		return Reply{Reason: Quarantined, Left: left}
 	}
 	floor := max(r.Floor, r.Reserved)
-	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join}
+	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join, Successor: r.Successor}
 	return Reply{}
 }

@@ -16,7 +16,7 @@ type Bounds struct {
 
 	Losses   int // of a node's state, by a restart of its server
 	Replaced int // addresses that move to a new, empty server while the old one lives on
-	Back     int // addresses that move back to a server that they left, before time closes a set
+	Back     int // addresses that move back to a server that they left; to a voter, before time closes a set
 	Ranges   int // assigned by the log, including raises of its ceiling
 	Moves    int // migrations of the lock to the other mode
 	Aborts   int
@@ -88,6 +88,7 @@ const (
 	CopiedData
 	NoQuarantine
 	FloorBeforeQuarantine
+	QuarantineFromFirstJoin
 	RetiredEvidence
 	ForgottenSets
 	NoTakeBack

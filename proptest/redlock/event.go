@@ -135,7 +135,7 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 		} else if s.Idle && at.Lock == 0 && at.Last != 0 {
 			yield(event{recordDropped, n, m, 0, 0})
 		}
-		if w.Left.Back > 0 && m != node.Current && (!node.Servers[m].Gone || s.Broken == BackAfterTime) {
+		if w.Left.Back > 0 && m != node.Current && s.mayLeadBack(&node.Servers[m]) {
 			yield(event{addressMovesBack, n, m, 0, 0})
 		}
 	}
@@ -308,7 +308,7 @@ func (s *Search) applyStandalone(w *State, e event) (changed, ok bool) {
 		return s.reserve(w, to, int(e.C), int(e.D)), true
 	case quarantineEnds:
 		s.disconnect(w)
-		to.Waited = !to.Gone
+		to.Waited = true
 	default:
 		return false, false
 	}
@@ -331,8 +331,7 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 	case addressMoves:
 		s.replace(w, n)
 	case addressMovesBack:
-		w.Left.Back--
-		w.Nodes[n].Current, to.Gone = e.B, false
+		s.moveBack(w, n, e.B)
 	case joinNode:
 		return s.join(w, to), nil
 	case rangeAssigned:

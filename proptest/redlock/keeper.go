@@ -81,7 +81,8 @@ func (s *Search) join(w *State, to *server) bool {
 	if s.Broken == JoinNonceTwice {
 		nonce = 1
 	}
-	if s.state.PutJoin(0, joins[nonce], uint64(w.Log.Version), fleetNames[w.Log.Fleet], 0, true) != redisnode.Accepted {
+	j := redisnode.Join{Nonce: joins[nonce], Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Again: true}
+	if reason, _ := s.state.PutJoin(0, j); reason != redisnode.Accepted {
 		return false
 	}
 	s.store(to)
@@ -93,7 +94,7 @@ func (s *Search) join(w *State, to *server) bool {
 }
 
 func (to *server) dropInit() {
-	to.InitJoin, to.InitVersion, to.InitFleet, to.InitFloor, to.InitCeiling = 0, 0, 0, 0, 0
+	to.InitJoin, to.InitVersion, to.InitFleet, to.InitFloor, to.InitCeiling, to.InitSuccessor = 0, 0, 0, 0, 0, 0
 }
 
 // assign is the log entry that names the life of a server and its join nonce, and assigns
@@ -130,7 +131,7 @@ func (s *Search) sendInit(w *State, n, m int) bool {
 	}
 	was := *to
 	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, r.Ceiling
-	to.InitVersion = max(r.Version, w.Log.Version)
+	to.InitVersion, to.InitSuccessor = max(r.Version, w.Log.Version), w.Log.NextFleet
 	return *to != was
 }
 
@@ -150,7 +151,8 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	if s.Broken == InitWithoutJoin {
 		s.state.Join = joins[to.InitJoin]
 	}
-	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet], Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling)}
+	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet], Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling),
+		Successor: fleetNames[to.InitSuccessor]}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
 	}

@@ -15,6 +15,23 @@ func (s *Search) replace(w *State, n int) {
 	}
 }
 
+// mayLeadBack reports whether an address may lead back to a server that it left. If time has dropped all connections
+// to a server that votes, it may not: another one may have taken its place. This is an assumption of the protocol.
+func (s *Search) mayLeadBack(to *server) bool {
+	return !to.Gone || s.Broken == BackAfterTime || s.Standalone && to.Version == 0
+}
+
+// moveBack moves an address back to a server that it left. Nobody looked at the server meanwhile, so its quarantine
+// starts again.
+func (s *Search) moveBack(w *State, n int, m uint8) {
+	at := &w.Nodes[n]
+	at.Current, at.Servers[m].Gone = m, false
+	if s.Broken != QuarantineFromFirstJoin {
+		at.current().restartQuarantine()
+	}
+	w.Left.Back--
+}
+
 // disconnect drops all connections to servers that their addresses no longer lead to, with
 // the requests in flight. The answers of these servers may still be late.
 func (s *Search) disconnect(w *State) {
@@ -23,7 +40,7 @@ func (s *Search) disconnect(w *State) {
 		for m := range at.Count {
 			switch {
 			case m == at.Current:
-			case s.Broken == BackAfterTime:
+			case s.Broken == BackAfterTime || s.Standalone && w.Left.Back > 0: // the address may lead back to it
 				at.Servers[m].Gone = true
 			default:
 				at.Servers[m] = server{Gone: true, Reached: at.Servers[m].Reached, Joins: at.Servers[m].Joins}

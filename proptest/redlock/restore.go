@@ -30,7 +30,7 @@ func (s *Search) forgetReports(w *State) {
 	for n := range s.Nodes {
 		w.Nodes[n].Reported, w.Nodes[n].ReportedLife = false, 0
 	}
-	w.ReportedVersion, w.ReportedCeiling, w.ReportedSuccessor = 0, 0, 0
+	w.ReportedVersion, w.ReportedCeiling, w.ReportedSuccessor, w.ReportedNewest = 0, 0, 0, 0
 }
 
 // reportForReconcile records the report of the server that a node leads to now.
@@ -50,10 +50,26 @@ func (s *Search) reportForReconcile(w *State, n int) bool {
 	if e.Lives[0] != "" {
 		to.ReportedLife = lifeOf(int(to.Current), to.current().Initialised)
 	}
+	successor, version := index(fleetNames[:], e.Successor), newest(fleetNames[w.Log.Fleet], r)
+	switch {
+	case version > w.ReportedNewest:
+		w.ReportedNewest, w.ReportedSuccessor = version, successor
+	case version == w.ReportedNewest:
+		w.ReportedSuccessor = max(w.ReportedSuccessor, successor)
+	}
 	w.ReportedVersion = max(w.ReportedVersion, uint8(e.Version))
 	w.ReportedCeiling = max(w.ReportedCeiling, small(e.Ceiling))
-	w.ReportedSuccessor = max(w.ReportedSuccessor, index(fleetNames[:], e.Successor))
 	return true
+}
+
+// newest returns the newest version of a fleet in a report.
+func newest(fleet string, r recovery.Report) (version uint8) {
+	for _, state := range []*recovery.State{r.Live, r.Former} {
+		if state != nil && state.Fleet == fleet {
+			version = max(version, uint8(state.Version))
+		}
+	}
+	return version
 }
 
 // reported returns what the reports of a node for a reconciliation amount to.

@@ -22,7 +22,7 @@ func (s *Search) standaloneEvents(w *State, n, m uint8, yield func(event)) {
 	// What the old server of this node helped to grant must be below the floor. So the
 	// floor is chosen when no process uses that server any more.
 	waits := s.Replaced > 0 && !at.Waited && s.Broken != NoQuarantine
-	if waits {
+	if waits && (m == w.Nodes[n].Current || s.Broken == QuarantineFromFirstJoin) {
 		yield(event{quarantineEnds, n, m, 0, 0})
 	}
 	if !waits || s.Broken == FloorBeforeQuarantine {
@@ -53,7 +53,13 @@ func (s *Search) floorEvents(w *State, n, m uint8, yield func(event)) {
 
 // joinStandalone puts a join nonce on an empty server, without a log.
 func (s *Search) joinStandalone(to *server) {
-	to.Join, to.Reporters, to.Top, to.Decided, to.Target, to.Reservers, to.Waited = 1, 0, 0, false, 0, 0, false
+	to.Join = 1
+	to.restartQuarantine()
+}
+
+// restartQuarantine starts the quarantine of a server again, and the choice of its floor with it.
+func (to *server) restartQuarantine() {
+	to.Reporters, to.Top, to.Decided, to.Target, to.Reservers, to.Waited = 0, 0, false, 0, 0, false
 }
 
 // reportTo passes the report of a server of node other to the recovery of a server, which

@@ -85,11 +85,12 @@ type server struct {
 	Gone                bool  // it has ended, or no process has a connection to it any more
 
 	// The init in flight.
-	InitJoin    uint8 // 0 if there is none
-	InitVersion uint8
-	InitFleet   uint8
-	InitFloor   token
-	InitCeiling token
+	InitJoin      uint8 // 0 if there is none
+	InitVersion   uint8
+	InitFleet     uint8
+	InitFloor     token
+	InitCeiling   token
+	InitSuccessor uint8
 
 	Reached bool // it reported that it reached the log's goal
 
@@ -205,6 +206,7 @@ type State struct {
 	ReportedVersion   uint8    // the largest version reported for a reconciliation
 	ReportedCeiling   token    // the largest ceiling reported
 	ReportedSuccessor uint8    // a fleet that replaced the reported one
+	ReportedNewest    uint8    // the largest version of the fleet that was reported
 	Topologies        [maxTopologies]topology
 	Open              [maxOpen]uint8 // the versions of the open sets, oldest first
 	Left              budget

@@ -8,6 +8,7 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // The intervals of a keeper, as in production, except that followers poll less often.
@@ -52,7 +53,8 @@ func (k *keeper) once() {
 		for i, s := range all {
 			nodes[i] = fleet.Node{Report: s.Report, Joining: s.join}
 			if s.join != "" {
-				nodes[i].Quarantine = max(0, state.Fleet.MaxTTL-s.joined)
+				nodes[i].Quarantine = recovery.QuarantineLeft(state.Fleet.MaxTTL, s.waited, s.joined, joinGap)
+				nodes[i].Joined = s.joined
 			}
 		}
 		e := &execution{keeper: k, state: state, servers: k.w.serversOf(state.Fleet), step: k.plan.Step(state, nodes, k.clock.instant(k.w.now))}
@@ -71,7 +73,7 @@ type execution struct {
 
 // phases are those of package fleet.
 var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMigration, fleet.FinishFleet, fleet.CloseSets},
-	{fleet.Join}, {fleet.Assign, fleet.FinishRecovery}, {fleet.Advance}, {fleet.Initialise}}
+	{fleet.Join, fleet.Rejoin}, {fleet.Assign, fleet.FinishRecovery}, {fleet.Advance}, {fleet.Initialise}}
 
 // phase executes the actions of a phase concurrently, then the next phase.
 func (e *execution) phase(n int) {
@@ -156,11 +158,15 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 		}, func(reason redisnode.Reason, ok bool) { done(ok && reason == redisnode.Accepted) })
 	}
 	switch a.Kind {
-	case fleet.Join:
-		e.joins++
-		join := fleet.JoinNonce(e.state.Version, fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins))
+	case fleet.Join, fleet.Rejoin:
+		join := redisnode.Join{Nonce: a.Join, Version: e.state.Version, Fleet: under, Again: true, Gap: joinGap.Milliseconds()}
+		if a.Kind == fleet.Join {
+			e.joins++
+			join.Nonce, join.Gap = fleet.JoinNonce(e.state.Version, fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins)), 0
+		}
 		at(func(n *redisnode.Node, now int64) redisnode.Reason {
-			return n.Join(now, join, e.state.Version, under, 0, true)
+			reason, _ := n.Join(now, join)
+			return reason
 		})
 	case fleet.Advance:
 		at(func(n *redisnode.Node, _ int64) redisnode.Reason {
@@ -170,7 +176,7 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 		r := a.Range
 		at(func(n *redisnode.Node, now int64) redisnode.Reason {
 			return n.Init(now, redisnode.Range{Join: r.Join, Version: r.Version, Fleet: under, Member: s.address, Floor: r.Floor,
-				Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds()}).Reason
+				Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds(), Successor: r.Successor}).Reason
 		})
 	}
 }

@@ -50,7 +50,7 @@ func (s *redisServer) save(w *World) {
 
 // report returns the server's report.
 func (s *redisServer) report() recovery.Report {
-	r, _, _ := s.node.Report(0)
+	r, _, _, _ := s.node.Report(0)
 	return r
 }
 
@@ -173,12 +173,13 @@ func (w *World) fleetOf(servers ...*redisServer) engine.Fleet {
 type nodeReport struct {
 	recovery.Report
 	join   string
-	joined time.Duration // time since the first join nonce
+	waited time.Duration // since its quarantine began
+	joined time.Duration // since its last join
 }
 
 func reportOf(n *redisnode.Node, now int64) nodeReport {
-	report, join, joined := n.Report(now)
-	return nodeReport{report, join, time.Duration(joined) * time.Millisecond}
+	report, join, waited, joined := n.Report(now)
+	return nodeReport{report, join, time.Duration(waited) * time.Millisecond, time.Duration(joined) * time.Millisecond}
 }
 
 // queryReports collects the reports of servers. The zero nodeReport stands for a missing

@@ -12,9 +12,9 @@ import (
 const (
 	// standaloneVersion is the version of a fleet without a service.
 	standaloneVersion = 1
-	// joinTimeout is the time, beyond the quarantine, for which a client leaves the
-	// recovery of a node to another client.
-	joinTimeout = 10 * time.Second
+	// joinGap is the time without a join after which a client takes the recovery of a node
+	// over from another client, and its quarantine starts again.
+	joinGap = 6 * time.Second
 )
 
 // standaloneClient is a client of a fleet without a service. Like redlockadapter, it also
@@ -41,7 +41,7 @@ func (w *World) initStandalone() {
 	fleet := w.fleetOf(w.redises...).Fingerprint()
 	for _, s := range w.redises {
 		now := s.millis(w)
-		s.node.Join(now, "init", standaloneVersion, fleet, 0, false)
+		s.node.Join(now, redisnode.Join{Nonce: "init", Version: standaloneVersion, Fleet: fleet})
 		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address, Ceiling: fencing.MaxToken})
 	}
 }
@@ -83,24 +83,30 @@ func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
 // the quarantine of the node.
 func (c *standaloneClient) recover(s *redisServer, present nodeReport, done func()) {
 	life := s.lifeName()
-	if join := c.joins[life]; join != "" && join == present.join {
-		if present.joined < c.policy.TTL {
+	join := c.joins[life]
+	if join == "" || join != present.join {
+		c.count++
+		join = fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
+	}
+	type reply struct {
+		reason redisnode.Reason
+		waited int64
+	}
+	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) reply {
+		reason, waited := n.Join(now, redisnode.Join{Nonce: join, Version: standaloneVersion, Fleet: c.fleet(), Keep: joinGap.Milliseconds(),
+			Gap: joinGap.Milliseconds()})
+		return reply{reason, waited}
+	}, func(got reply, ok bool) {
+		if !ok || got.reason != redisnode.Accepted {
+			done()
+			return
+		}
+		c.joins[life] = join
+		if got.waited < c.policy.TTL.Milliseconds() {
 			done()
 			return
 		}
 		c.initialise(s, join, done)
-		return
-	}
-	c.count++
-	join := fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
-	timeout := (c.policy.TTL + joinTimeout).Milliseconds()
-	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
-		return n.Join(now, join, standaloneVersion, c.fleet(), timeout, false)
-	}, func(reason redisnode.Reason, ok bool) {
-		if ok && reason == redisnode.Accepted {
-			c.joins[life] = join
-		}
-		done()
 	})
 }
 

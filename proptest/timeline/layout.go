@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -53,6 +54,14 @@ type row struct {
 	skipped bool // the time before it is shortened
 }
 
+// class returns the class of what violates a property.
+func (r row) class() string {
+	if r.bad {
+		return "bad"
+	}
+	return ""
+}
+
 // grantKey identifies a grant.
 type grantKey struct {
 	resource fencing.Resource
@@ -72,7 +81,8 @@ type layout struct {
 	height    float64
 }
 
-func newLayout(events []property.Event, bad []*property.Violation) *layout {
+func newLayout(s Section) *layout {
+	events := s.Events
 	p := &layout{events: events, byName: map[string]*process{}, holders: map[grantKey]string{}, hues: map[fencing.Token]int{}}
 	resources := map[fencing.Resource]bool{}
 	for _, e := range events {
@@ -88,7 +98,7 @@ func newLayout(events []property.Event, bad []*property.Violation) *layout {
 	}
 	p.several = len(resources) > 1
 	p.placeProcesses()
-	p.placeRows(bad)
+	p.placeRows(s)
 	return p
 }
 
@@ -144,7 +154,7 @@ func (p *layout) placeProcesses() {
 
 // placeRows gives each event a row. The distance of rows grows with the time between
 // them.
-func (p *layout) placeRows(bad []*property.Violation) {
+func (p *layout) placeRows(s Section) {
 	p.rows = make([]row, len(p.events))
 	y := float64(headHeight)
 	var span time.Duration
@@ -159,42 +169,52 @@ func (p *layout) placeRows(bad []*property.Violation) {
 			y += min(max(gap, 0), mostGap)
 		}
 		p.rows[i].y = y
-		p.rows[i].bad = slices.ContainsFunc(bad, func(v *property.Violation) bool { return v.Event == e })
+		p.rows[i].bad = s.Violates(e)
 	}
 	p.height = y + rowHeight + 14
 }
 
-func storageOf(e property.Event) string {
-	if e.Who == "" {
-		return storageName
-	}
-	return e.Who
-}
+func storageOf(e property.Event) string { return cmp.Or(e.Who, storageName) }
 
 // find returns the index of the first matching event from i on, or -1.
 func (p *layout) find(i int, match func(property.Event) bool) int {
-	for j := i; j < len(p.events); j++ {
-		if match(p.events[j]) {
-			return j
-		}
+	if j := slices.IndexFunc(p.events[i:], match); j >= 0 {
+		return i + j
 	}
 	return -1
+}
+
+// findGrant returns the index of the grant of an attempt by the service, or -1.
+func (p *layout) findGrant(attempt property.Attempt) int {
+	return p.find(0, func(e property.Event) bool { return e.Kind == property.Granted && e.Attempt == attempt })
+}
+
+// findStored returns the index of the outcome of an operation at the storage, or -1.
+func (p *layout) findStored(op uint64) int {
+	return p.find(0, func(e property.Event) bool {
+		return (e.Kind == property.Wrote || e.Kind == property.Stale) && e.Op == op
+	})
+}
+
+// until returns where a bar from an event ends: at the first later event that matches, or at the bottom.
+func (p *layout) until(i int, match func(property.Event) bool) float64 {
+	if j := p.find(i, match); j >= 0 {
+		return p.rows[j].y
+	}
+	return p.height - 10
 }
 
 // serviceProcess returns the line of the service for a message about an attempt: that
 // of the node which granted it, if known.
 func (p *layout) serviceProcess(attempt property.Attempt) *process {
-	i := p.find(0, func(e property.Event) bool { return e.Kind == property.Granted && e.Attempt == attempt })
-	if i >= 0 {
+	if i := p.findGrant(attempt); i >= 0 {
 		return p.byName[p.events[i].Who]
 	}
 	if who := p.byName[serviceName]; who != nil {
 		return who
 	}
-	for _, who := range p.processes {
-		if who.role == service {
-			return who
-		}
+	if len(p.processes) > 0 && p.processes[0].role == service {
+		return p.processes[0]
 	}
 	return nil
 }

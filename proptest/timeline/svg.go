@@ -1,8 +1,10 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"html"
+	"html/template"
 	"math"
 	"strings"
 	"time"
@@ -17,19 +19,16 @@ type drawing struct {
 	back, lines, marks, labels strings.Builder
 }
 
-// draw writes the SVG of a layout.
-func (p *layout) draw(b *strings.Builder, number int) {
+// draw returns the SVG of a layout. All texts in it are escaped.
+func (p *layout) draw(number int) template.HTML {
 	d := &drawing{layout: p}
 	d.frame()
 	for i, e := range p.events {
 		d.event(i, e)
 	}
-	fmt.Fprintf(b, "<svg viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-labelledby=\"t%d\">\n<title id=\"t%[5]d\">Space-time diagram of %d events</title>\n",
-		p.width, p.height, p.width, p.height, number, len(p.events))
-	for _, layer := range []*strings.Builder{&d.back, &d.lines, &d.marks, &d.labels} {
-		b.WriteString(layer.String())
-	}
-	b.WriteString("</svg>\n")
+	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %.0[1]f %.0[2]f\" width=\"%.0[1]f\" height=\"%.0[2]f\" role=\"img\" "+
+		"aria-labelledby=\"t%[3]d\">\n<title id=\"t%[3]d\">Space-time diagram of %[4]d events</title>\n", p.width, p.height, number, len(p.events)) +
+		d.back.String() + d.lines.String() + d.marks.String() + d.labels.String() + "</svg>\n")
 }
 
 // frame draws the lines of the processes and the axis.
@@ -127,7 +126,7 @@ func (d *drawing) requested(i int, e property.Event) {
 		return
 	}
 	end := y + slope
-	if j := d.find(i, func(o property.Event) bool { return o.Kind == property.Granted && o.Attempt == e.Attempt }); j >= 0 {
+	if j := d.findGrant(e.Attempt); j >= i {
 		end = d.rows[j].y
 	}
 	d.arrow(who.x, y, to.x, end, "", "acquire"+d.about(e))
@@ -142,71 +141,45 @@ func (d *drawing) acquired(i int, e property.Event) {
 	}
 	if from != nil {
 		start := y - slope
-		for j := i; j >= 0; j-- {
-			if o := d.events[j]; o.Kind == property.Granted && o.Attempt == e.Attempt {
-				start = d.rows[j].y
-				break
-			}
+		if j := d.findGrant(e.Attempt); j >= 0 && j <= i {
+			start = d.rows[j].y
 		}
-		class := "answer"
-		if d.rows[i].bad {
-			class += " bad"
-		}
-		d.arrow(from.x, start, who.x, y, class, fmt.Sprintf("token %d", e.Token)+d.about(e))
+		d.arrow(from.x, start, who.x, y, "answer "+d.rows[i].class(), fmt.Sprintf("token %d", e.Token)+d.about(e))
 	}
-	end := d.height - 10
-	if j := d.find(i, func(o property.Event) bool { return o.Kind == property.Ended && o.Attempt == e.Attempt }); j >= 0 {
-		end = d.rows[j].y
-	}
+	end := d.until(i, func(o property.Event) bool { return o.Kind == property.Ended && o.Attempt == e.Attempt })
 	fmt.Fprintf(&d.lines, "<rect class=\"lease hue%d\" x=\"%.1f\" y=\"%.1f\" width=\"8\" height=\"%.1f\" rx=\"3\"><title>lease with token %d</title></rect>\n",
 		d.hues[e.Token], who.x-4, y, max(end-y, 6), e.Token)
 }
 
 // sent draws the message of an operation to the storage.
 func (d *drawing) sent(i int, e property.Event) {
-	who := d.byName[e.Who]
-	j := d.find(i, func(o property.Event) bool {
-		return (o.Kind == property.Wrote || o.Kind == property.Stale) && o.Op == e.Op
-	})
+	who, j := d.byName[e.Who], d.findStored(e.Op)
 	if who == nil {
 		return
 	}
-	label := "write" + withToken(e.Token)
-	if j >= 0 && e.Token == fencing.None {
-		label = "write" + withToken(d.events[j].Token)
-	}
-	if j < 0 { // it did not arrive, as far as is known
-		d.arrow(who.x, d.rows[i].y, who.x+laneWidth*.6, d.rows[i].y+slope, "warn", label+" …")
+	if j < i { // it did not arrive, as far as is known
+		d.arrow(who.x, d.rows[i].y, who.x+laneWidth*.6, d.rows[i].y+slope, "warn", "write"+withToken(e.Token)+" …")
 		return
 	}
-	class := ""
-	switch {
-	case d.rows[j].bad:
-		class = "bad"
-	case d.events[j].Kind == property.Stale:
-		class = "warn"
+	class := d.rows[j].class()
+	if d.events[j].Kind == property.Stale {
+		class = cmp.Or(class, "warn")
 	}
-	d.arrow(who.x, d.rows[i].y, d.byName[storageOf(d.events[j])].x, d.rows[j].y, class, label+d.about(e))
+	label := "write" + withToken(cmp.Or(e.Token, d.events[j].Token)) + d.about(e)
+	d.arrow(who.x, d.rows[i].y, d.byName[storageOf(d.events[j])].x, d.rows[j].y, class, label)
 }
 
 func (d *drawing) answered(i int, e property.Event) {
-	who := d.byName[e.Who]
-	for j := i; j >= 0 && who != nil; j-- {
-		o := d.events[j]
-		if (o.Kind != property.Wrote && o.Kind != property.Stale) || o.Op != e.Op {
-			continue
-		}
-		class := "answer"
-		if e.Kind == property.Rejected {
-			class = "answer warn"
-		}
-		if d.rows[i].bad {
-			class = "answer bad"
-		}
-		d.arrow(d.byName[storageOf(o)].x, d.rows[j].y, who.x, d.rows[i].y, class, "")
+	who, j := d.byName[e.Who], d.findStored(e.Op)
+	if who == nil || j < 0 || j > i {
+		d.mark(who, i, e.Kind.String())
 		return
 	}
-	d.mark(who, i, e.Kind.String())
+	class := d.rows[i].class()
+	if e.Kind == property.Rejected {
+		class = cmp.Or(class, "warn")
+	}
+	d.arrow(d.byName[storageOf(d.events[j])].x, d.rows[j].y, who.x, d.rows[i].y, "answer "+class, "")
 }
 
 // entered draws a holder raising the mark.
@@ -228,13 +201,10 @@ func (d *drawing) stored(i int, e property.Event) {
 	case e.Kind == property.Found:
 		d.mark(at, i, fmt.Sprintf("version %d found", e.Version)+d.about(e))
 	default:
-		label := e.Note
-		if label == "" {
-			label = fmt.Sprintf("version %d → %d, token %d", e.Seen, e.Version, e.Token) + d.about(e)
-		}
-		class, radius := "", 5
-		if d.rows[i].bad {
-			class, radius = "bad", 7
+		label := cmp.Or(e.Note, fmt.Sprintf("version %d → %d, token %d", e.Seen, e.Version, e.Token)+d.about(e))
+		class, radius := d.rows[i].class(), 5
+		if class != "" {
+			radius = 7
 		}
 		fmt.Fprintf(&d.marks, "<circle class=\"wrote %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/>\n", class, at.x, y, radius)
 		d.text(at.x+14, y+4, "start", class, label)
@@ -247,24 +217,15 @@ func (d *drawing) pause(i int, e property.Event) {
 	if who == nil {
 		return
 	}
-	y, end := d.rows[i].y, d.height-10
-	if j := d.find(i, func(o property.Event) bool { return o.Kind == property.Resumed && o.Who == e.Who }); j >= 0 {
-		end = d.rows[j].y
-	}
-	note := e.Note
-	if note == "" {
-		note = "paused"
-	}
-	fmt.Fprintf(&d.back, "<rect class=\"pause\" x=\"%.1f\" y=\"%.1f\" width=\"36\" height=\"%.1f\"><title>%s</title></rect>\n", who.x-18, y, max(end-y, 8), html.EscapeString(note))
+	y, note := d.rows[i].y, cmp.Or(e.Note, "paused")
+	end := d.until(i, func(o property.Event) bool { return o.Kind == property.Resumed && o.Who == e.Who })
+	fmt.Fprintf(&d.back, "<rect class=\"pause\" x=\"%.1f\" y=\"%.1f\" width=\"36\" height=\"%.1f\"><title>%s</title></rect>\n",
+		who.x-18, y, max(end-y, 8), html.EscapeString(note))
 	d.text(who.x+24, y+4, "start", "kind", note)
 }
 
 func (d *drawing) fault(i int, e property.Event) {
-	note := e.Note
-	if note == "" {
-		note = "fault"
-	}
-	who, y := d.byName[e.Who], d.rows[i].y
+	who, y, note := d.byName[e.Who], d.rows[i].y, cmp.Or(e.Note, "fault")
 	if who == nil {
 		d.across(y, "event", "warn", note)
 		return
@@ -284,10 +245,7 @@ func (d *drawing) mark(who *process, i int, text string) {
 	if who == nil {
 		return
 	}
-	class := ""
-	if d.rows[i].bad {
-		class = "bad"
-	}
+	class := d.rows[i].class()
 	fmt.Fprintf(&d.marks, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n", class, who.x, d.rows[i].y)
 	if text != "" {
 		d.text(who.x+10, d.rows[i].y+4, "start", class, text)
@@ -308,13 +266,8 @@ func (d *drawing) arrow(x1, y1, x2, y2 float64, class, text string) {
 	if text == "" {
 		return
 	}
-	for _, c := range []string{"bad", "warn"} {
-		if strings.Contains(class, c) {
-			class = c
-			break
-		}
-	}
-	const share = 74 // pixels from its start
+	class = strings.TrimSpace(strings.TrimPrefix(class, "answer")) // the label of an answer looks like any other
+	const share = 74                                               // pixels from its start
 	along := min(share, length/2)
 	d.text(x1+ux*along, y1+uy*along-5, "middle", class, text)
 }

@@ -38,6 +38,7 @@ type redisServer struct {
 	mu    sync.Mutex
 	up    bool
 	lives int
+	saves int // calls of BGSAVE
 }
 
 func newRedisServer(number int, seed uint64) *redisServer {
@@ -87,6 +88,12 @@ func (s *redisServer) before(c *server.Peer, command string, _ ...string) bool {
 	case command == "INFO":
 		c.WriteBulk(s.info())
 		return true
+	case command == "BGSAVE":
+		s.mu.Lock()
+		s.saves++
+		s.mu.Unlock()
+		c.WriteInline("Background saving started")
+		return true
 	}
 	return false
 }
@@ -97,7 +104,7 @@ func (s *redisServer) info() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\n", s.address(), s.lives, s.number+1)
+		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\nrdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n", s.address(), s.lives, s.number+1, s.saves)
 }
 
 // dial connects a process to the server.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -185,10 +186,10 @@ func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, listeners := range h.listeners {
-		_, requests, _ := old.Session(id)
-		calls = append(calls, h.lostInRestore(now, id, old.SessionInfo(id).Incarnation, requests)...)
+		incarnation := old.SessionInfo(id).Incarnation
+		calls = append(calls, h.lostInRestore(now, id, incarnation, old.Holds(id, incarnation))...)
 		for _, r := range listeners {
-			calls = append(calls, h.lostInRestore(now, id, r.incarnation, old.EndingRequests(r.incarnation))...)
+			calls = append(calls, h.lostInRestore(now, id, r.incarnation, old.EndingHolds(r.incarnation))...)
 		}
 	}
 	h.removeEnded(now)
@@ -201,10 +202,11 @@ func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 
 // lostInRestore returns the calls that report the leases of a session that a snapshot does not
 // have. The caller holds mu.
-func (h *Hub) lostInRestore(now *machine.Machine, id engine.SessionID, incarnation uint64, requests []machine.Request) (calls []func()) {
-	for _, r := range requests {
-		a := Attempt{id, incarnation, r.Party.Nonce}
-		if r.Party.Token != fencing.None && now.Attempt(id, a.Incarnation, a.Nonce).Token != r.Party.Token {
+func (h *Hub) lostInRestore(now *machine.Machine, id engine.SessionID, incarnation uint64, holds *machine.Holds) (calls []func()) {
+	all, _ := holds.Next(math.MaxInt)
+	for _, held := range all {
+		a := Attempt{id, incarnation, held.Nonce}
+		if now.Attempt(id, a.Incarnation, a.Nonce).Token != held.Token {
 			calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
 		}
 	}

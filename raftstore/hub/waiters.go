@@ -128,12 +128,14 @@ func (w *Waiters[W]) end(a Attempt, result machine.Result, err error, answer Ans
 	}
 }
 
-// cancelled returns why a command took a waiter out of the queue: it was
-// released, its lock migrates, or its session has ended.
+// cancelled returns why a command took a waiter out of the queue: it was released, a copy
+// ended its wait, its lock migrates, or its session has ended.
 func cancelled(m *machine.Machine, c machine.Command, e *machine.Event) (machine.Result, error) {
 	switch c.(type) {
 	case *machine.Release:
 		return machine.Result{}, fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, e.Nonce)
+	case *machine.Acquire:
+		return machine.Result{}, fmt.Errorf("%w: a copy of attempt %d did not wait", engine.ErrHeld, e.Nonce)
 	case *machine.SetPolicy, *machine.DeletePolicy:
 		return m.Routable(e.Resources), nil
 	}

@@ -59,6 +59,11 @@ func (c *Acquire) apply(m *Machine) Result {
 		if r.kind != q.Kind || !slices.Equal(r.resources, q.Resources) {
 			return Result{Code: OtherRequest}
 		}
+		if r.token == fencing.None && !q.Wait { // a waiter cannot be granted now
+			m.free(r, EventReleased)
+			m.grantWaiters(r.resources)
+			return Result{Code: Held}
+		}
 		return m.outcome(r)
 	}
 	if s.ended.has(uint64(q.Nonce)) {
@@ -82,7 +87,7 @@ func (c *Acquire) apply(m *Machine) Result {
 	}
 	r := &request{session: s, nonce: q.Nonce, order: m.nextOrder(), resources: q.Resources, kind: q.Kind,
 		permits: q.Permits, holder: q.Holder, metadata: q.Metadata}
-	granted := m.grantable(r)
+	granted := m.grantable(r, nil)
 	if !granted && !q.Wait {
 		m.endAttempt(s, q.Nonce) // otherwise a late copy of this attempt could be granted
 		return Result{Code: Held}
@@ -94,7 +99,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		for _, name := range r.resources {
 			m.lock(name)
 		}
-		m.grant(r)
+		m.grant(r, &freeSlots{})
 		return m.outcome(r)
 	}
 	m.attach(r)
@@ -217,23 +222,25 @@ func (m *Machine) outcome(r *request) Result {
 	return Result{Code: Granted, Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0])}
 }
 
-// grantable reports whether a request can be granted. It is the only grant rule.
-func (m *Machine) grantable(r *request) bool {
+// grantable reports whether a request can be granted. It is the only grant rule. Before r, only
+// readers wait for behind, which may be nil.
+func (m *Machine) grantable(r *request, behind *lock) bool {
 	if m.lastToken == fencing.MaxToken || r.session.how != 0 {
 		return false
 	}
 	for _, name := range r.resources {
-		if l := m.locks[name]; l != nil && !l.admits(r) {
+		if l := m.locks[name]; l != nil && !l.admits(r, l == behind) {
 			return false
 		}
 	}
 	return true
 }
 
-// grant makes a request a holder. The request is not in a queue any more.
-func (m *Machine) grant(r *request) {
+// grant makes a request a holder. The request is not in a queue any more. free has the slots
+// of its lock, if it is for a permit.
+func (m *Machine) grant(r *request, free *freeSlots) {
 	if r.kind == engine.Permit {
-		r.slot = m.locks[r.resources[0]].freeSlot(r.permits)
+		r.slot = free.take(m.locks[r.resources[0]], r.permits)
 	}
 	m.lastToken++
 	r.token = m.lastToken
@@ -303,13 +310,14 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 		if l == nil {
 			continue
 		}
+		var free freeSlots
 		for i := 0; i < len(l.queue); {
 			r := l.queue[i]
-			if m.grantable(r) {
+			if m.grantable(r, l) {
 				m.dequeue(r)
 				m.detach(r)
 				granted := *r // an Image may have the waiter
-				m.grant(&granted)
+				m.grant(&granted, &free)
 				continue
 			}
 			if r.kind != engine.Shared {

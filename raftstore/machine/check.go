@@ -186,7 +186,7 @@ func (m *Machine) checkLock(l *lock) error {
 		switch {
 		case w.token != fencing.None || i > 0 && l.queue[i-1].order >= w.order:
 			return fmt.Errorf("waiter %d is out of order", i)
-		case m.grantable(w):
+		case m.grantable(w, nil):
 			return fmt.Errorf("waiter %d could be granted", i)
 		}
 	}

@@ -42,7 +42,8 @@ type CloseSession struct {
 }
 
 // Acquire requests a grant. Session and Request.Nonce identify the attempt: applied
-// twice, it has one outcome. Request.Mode, if set, must be the lock's mode.
+// twice, it has one outcome. A copy without Wait ends an attempt that waits, and never a
+// grant. Request.Mode, if set, must be the lock's mode.
 type Acquire struct {
 	Session     engine.SessionID
 	Incarnation uint64

@@ -124,7 +124,8 @@ func (s *session) listOf(r *request) *requestList {
 	return &s.holding
 }
 
-// requestList is a list of requests in the order in which they were added.
+// requestList is a list of requests in the order in which they were added. A request that was
+// removed keeps its next, so that Holds continues after it.
 type requestList struct{ first, last *request }
 
 func (l *requestList) add(r *request) {
@@ -148,5 +149,5 @@ func (l *requestList) remove(r *request) {
 	} else {
 		r.next.previous = r.previous
 	}
-	r.previous, r.next = nil, nil
+	r.previous = nil
 }

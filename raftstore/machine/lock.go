@@ -91,29 +91,40 @@ func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 &
 // time.
 func compatible(a, b engine.Kind) bool { return a == b && a != engine.Exclusive }
 
-// freeSlot returns the lowest slot that no holder has, or 0 if all slots are taken.
-func (l *lock) freeSlot(permits int) int {
-	taken := make([]bool, min(permits, len(l.holders)+1)+1)
-	for _, h := range l.holders {
-		if h.slot < len(taken) {
-			taken[h.slot] = true
+// freeSlots has the slots of a lock that no holder has. One value serves many grants, as long
+// as no holder leaves.
+type freeSlots struct {
+	taken []bool // nil before the first slot is taken
+	last  int    // that was taken; lower ones are not free
+}
+
+// take returns the lowest slot that is free. There is one: see admits.
+func (f *freeSlots) take(l *lock, permits int) int {
+	if f.taken == nil {
+		f.taken = make([]bool, permits+1)
+		for _, h := range l.holders {
+			f.taken[h.slot] = true
 		}
 	}
-	return slices.Index(taken[1:], false) + 1
+	f.last += slices.Index(f.taken[f.last+1:], false) + 1
+	return f.last
 }
 
 // admits reports whether r may hold this lock together with its holders and before its
 // later waiters. Permits are granted strictly in order, because they compete for slots.
-// Readers overtake readers.
-func (l *lock) admits(r *request) bool {
+// Readers overtake readers. If behindReaders is set, all waiters before r are readers.
+func (l *lock) admits(r *request, behindReaders bool) bool {
 	if l.delay != 0 {
 		return false
 	}
 	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all holders have the same kind
 		return false
 	}
-	if r.kind == engine.Permit && l.freeSlot(r.permits) == 0 {
+	if r.kind == engine.Permit && len(l.holders) >= r.permits {
 		return false
+	}
+	if behindReaders && r.kind == engine.Shared { // the search would take long if they are many
+		return true
 	}
 	for _, w := range l.queue {
 		if w.order >= r.order {

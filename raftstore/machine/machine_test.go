@@ -18,7 +18,6 @@ func TestAttempts(t *testing.T) {
 			{write(ann, 1, "a"), "granted #1", ""},
 			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
 			{write(bob, 1, "a"), "queued", ""},
-			{try(write(bob, 1, "a")), "queued", ""},
 			{read(ann, 1, "a"), "other request", ""},
 			{write(ann, 1, "b"), "other request", ""},
 			{free(ann, 1), "done", "ann/1 released a #1, bob/1 granted a #2"},
@@ -43,6 +42,15 @@ func TestAttempts(t *testing.T) {
 			{write(ann, 7, "a"), "ended", ""},
 			{write(ann, 6, "a"), "granted #1", "ann/6 granted a #1"},
 			{write(bob, 7, "b"), "granted #2", "bob/7 granted b #2"}, // nonces belong to a session
+		}},
+		{"a copy that does not wait ends a waiter, and no grant", []step{
+			{read(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
+			{read(eve, 1, "a"), "queued", "eve/1 queued a"},
+			{try(write(bob, 1, "a")), "held", "bob/1 cancelled a, eve/1 granted a #2"},
+			{write(bob, 1, "a"), "ended", ""},
+			{try(read(eve, 1, "a")), "granted #2", ""},
+			{try(write(eve, 1, "a")), "other request", ""},
 		}},
 		{"a late copy of a refused try is not granted", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},

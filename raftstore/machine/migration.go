@@ -172,8 +172,8 @@ func (c *FinishMigration) apply(m *Machine) Result {
 	}
 	to := m.entry(c.Prefix).Next
 	if to == engine.Efficiency {
-		if closed := m.closedLocks(c.Prefix); len(closed) > 0 {
-			return Result{Code: Busy, Resource: closed[0], Version: m.version}
+		if closed, found := m.closedLock(c.Prefix); found {
+			return Result{Code: Busy, Resource: closed, Version: m.version}
 		}
 	} else {
 		if !m.ready && !m.fleet.IsZero() { // a log that was rolled back may have forgotten its ceiling
@@ -255,6 +255,23 @@ func (m *Machine) closedLocks(prefix string) (list []fencing.Resource) {
 		}
 	}
 	return list
+}
+
+// closedLock returns the first of closedLocks. It does not read all locks to find it.
+func (m *Machine) closedLock(prefix string) (first fencing.Resource, found bool) {
+	const piece = 1000
+	for after := fencing.Resource(""); ; {
+		page := m.names.page(prefix, after, piece, m.locks)
+		for _, name := range page {
+			if l := m.locks[name]; m.policies.For(name).Prefix == prefix && (len(l.holders) > 0 || l.delay != 0) {
+				return name, true
+			}
+		}
+		if len(page) < piece {
+			return "", false
+		}
+		after = page[piece-1]
+	}
 }
 
 // lookup returns the policy for exactly this prefix.

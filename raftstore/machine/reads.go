@@ -1,9 +1,6 @@
 package machine
 
 import (
-	"slices"
-	"time"
-
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -72,36 +69,62 @@ func (m *Machine) Summaries(after fencing.Resource, limit int) []Summary {
 	return list
 }
 
-// Request is one attempt of a session: a holder if it has a token, else a
-// waiter.
-type Request struct {
-	Resources []fencing.Resource
-	Party     engine.Party
-}
-
-// Session returns the TTL and the requests of a session, in the order of the requests. ok
-// is false if there is no such session.
-func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Request, ok bool) {
+// Requests returns the number of requests of a session. open is false if there is no such
+// session.
+func (m *Machine) Requests(id engine.SessionID) (n int, open bool) {
 	s := m.sessions[id]
 	if s == nil {
-		return 0, nil, false
+		return 0, false
 	}
-	return s.ttl, s.copyRequests(), true
+	return len(s.requests), true
 }
 
-// EndingRequests returns the requests of a session that has ended.
-func (m *Machine) EndingRequests(incarnation uint64) []Request {
-	if s := m.ending.numbers[incarnation]; s != nil {
-		return s.copyRequests()
+// Hold is a grant of a session.
+type Hold struct {
+	Nonce engine.Nonce
+	Token fencing.Token
+}
+
+// Holds reads the grants of a session in pieces, in the order of their tokens. The machine may
+// change in between: a grant that is added after the first piece may be missing.
+type Holds struct {
+	session *session
+	last    *request // nil before the first piece
+}
+
+// Holds returns the grants of an open session, nil if there is no such session.
+func (m *Machine) Holds(id engine.SessionID, incarnation uint64) *Holds {
+	if s := m.incarnate(id, incarnation); s != nil {
+		return &Holds{session: s}
 	}
 	return nil
 }
 
-func (s *session) copyRequests() (requests []Request) {
-	for _, r := range requestsOf(s) {
-		requests = append(requests, Request{Resources: slices.Clone(r.resources), Party: r.party()})
+// EndingHolds returns the grants that a session has left after its end, nil if it has none.
+func (m *Machine) EndingHolds(incarnation uint64) *Holds {
+	if s := m.ending.numbers[incarnation]; s != nil {
+		return &Holds{session: s}
 	}
-	return requests
+	return nil
+}
+
+// Next visits at most limit grants and returns those that have not ended meanwhile. more is
+// false after the last piece. A nil Holds has no grants.
+func (h *Holds) Next(limit int) (page []Hold, more bool) {
+	if h == nil {
+		return nil, false
+	}
+	next := h.session.holding.first
+	if h.last != nil {
+		next = h.last.next
+	}
+	for ; next != nil && limit > 0; limit-- {
+		if h.session.requests[next.nonce] == next { // otherwise it was reached from one that has ended, too
+			page = append(page, Hold{next.nonce, next.token})
+		}
+		h.last, next = next, next.next
+	}
+	return page, next != nil
 }
 
 // Attempt returns the outcome of an attempt: Granted, Queued, Ended if it has ended or is

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,15 +32,12 @@ func TestReads(t *testing.T) {
 	require.Empty(t, m.List("", "", -1))
 	require.Len(t, m.List("b/3", "", 1)[0].Waiters, 1)
 
-	ttl, requests, ok := m.Session(id)
-	require.True(t, ok)
-	require.Equal(t, time.Minute, ttl)
-	require.Len(t, requests, 5)
-	require.Equal(t, []fencing.Resource{"b/2"}, requests[0].Resources)
-	require.Equal(t, fencing.Token(1), requests[0].Party.Token)
-	require.Equal(t, fencing.None, requests[4].Party.Token)
-	_, _, ok = m.Session(engine.SessionID{2})
-	require.False(t, ok)
+	requests, open := m.Requests(id)
+	require.True(t, open)
+	require.Equal(t, 5, requests)
+	_, open = m.Requests(engine.SessionID{2})
+	require.False(t, open)
+	require.Nil(t, m.Holds(engine.SessionID{2}, 1))
 	require.Equal(t, Granted, m.Attempt(id, 1, 4).Code)
 	require.Equal(t, fencing.Token(4), m.Attempt(id, 1, 4).Token)
 	require.Equal(t, Queued, m.Attempt(id, 1, 5).Code)
@@ -55,4 +53,50 @@ func TestReads(t *testing.T) {
 	m.Apply(&CloseSession{Session: id, Incarnation: 1})
 	m.Apply(&EndRequests{Max: MaxEndRequests})
 	require.Equal(t, Counts{}, m.Count())
+}
+
+// A large session is read in pieces, between which its leases end and others are granted.
+func TestHoldsAreReadInPieces(t *testing.T) {
+	m := New()
+	id := engine.SessionID{1}
+	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
+	acquire := func(nonce engine.Nonce) {
+		request := engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(fmt.Sprint(nonce))}, Metadata: map[string]string{"k": "v"}}
+		result, _ := m.Apply(&Acquire{Session: id, Incarnation: 1, Request: request})
+		require.Equal(t, Granted, result.Code)
+	}
+	release := func(nonces ...engine.Nonce) {
+		for _, nonce := range nonces {
+			m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce})
+		}
+	}
+	for nonce := engine.Nonce(1); nonce <= 9; nonce++ {
+		acquire(nonce)
+	}
+	m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: 20, Resources: []fencing.Resource{"1"}, Wait: true}})
+	holds := m.Holds(id, 1)
+	page, more := holds.Next(3)
+	require.Equal(t, []Hold{{1, 1}, {2, 2}, {3, 3}}, page)
+	require.True(t, more)
+	release(2, 3, 5) // 3 was the last one of the piece
+	release(4, 6)    // 3 was followed by 4
+	acquire(10)
+	page, more = holds.Next(3)
+	require.Equal(t, []Hold{{7, 7}}, page, "at most 3 are visited: 4, 6 and 7")
+	require.True(t, more)
+	page, more = holds.Next(9)
+	require.Equal(t, []Hold{{8, 8}, {9, 9}, {10, 10}}, page)
+	require.False(t, more)
+
+	for nonce := engine.Nonce(100); nonce < 10_000; nonce++ {
+		acquire(nonce)
+	}
+	holds = m.Holds(id, 1)
+	work := testing.AllocsPerRun(5, func() {
+		page, more = holds.Next(10)
+		m.Requests(id)
+		m.Attempt(id, 1, 20)
+	})
+	require.True(t, more)
+	require.Less(t, work, 100.0, "a read of a few grants must not copy the session")
 }

@@ -19,7 +19,7 @@ const (
 	Granted
 	// Queued: the request is in the queue. An Event reports its grant.
 	Queued
-	// Held: the lock is not free, and the request does not wait.
+	// Held: the lock is not free, and the request does not wait, or waits no longer.
 	Held
 	// Ended: the attempt was released or refused earlier.
 	Ended

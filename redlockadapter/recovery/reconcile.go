@@ -31,14 +31,14 @@ type Evidence struct {
 // report, and a retired node, or one of another fleet, as a node of this fleet.
 func Reconcile(fleet string, reports []Report, complete bool) Evidence {
 	e := Evidence{Lives: make([]string, len(reports)), Past: make([]string, len(reports))}
+	if !complete {
+		e.Successor = successor(fleet, reports)
+	}
 	for i, r := range reports {
 		counts := r.Reached && complete
 		for _, s := range r.states() {
-			if !complete && s.Fleet == fleet && s.Successor != "" {
-				e.Successor = s.Successor
-			}
 			e.Version, e.Ceiling = max(e.Version, s.Version), max(e.Ceiling, s.bound())
-			counts = counts || s.Fleet == fleet && s.Successor == ""
+			counts = counts || s.Fleet == fleet && (s.Successor == "" || e.Successor == "")
 		}
 		if counts {
 			e.Reporters++
@@ -52,6 +52,26 @@ func Reconcile(fleet string, reports []Report, complete bool) Evidence {
 	}
 	e.Enough = e.Reporters >= quorum(len(reports)) && e.Successor == ""
 	return e
+}
+
+// successor returns the fleet that has replaced a fleet, according to its nodes. The newest
+// version decides. When a change of the fleet has begun, the nodes get later versions only with
+// its successor, and a quorum of them has it before the change is completed. So a later
+// version without one shows that the change was cancelled, and that an older node missed that.
+func successor(fleet string, reports []Report) (name string) {
+	newest := uint64(0)
+	for _, r := range reports {
+		for _, s := range r.states() {
+			switch {
+			case s.Fleet != fleet || s.Version < newest:
+			case s.Version > newest:
+				newest, name = s.Version, s.Successor
+			case name == "":
+				name = s.Successor
+			}
+		}
+	}
+	return name
 }
 
 // bound returns an upper bound of the tokens that the node can have accepted. Without a

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,8 @@ func TestReconcile(t *testing.T) {
 	retired, elsewhere := live(9, 1, 0, 50), live(9, 1, 0, 50)
 	retired.Live.Successor = "h"
 	elsewhere.Live.Fleet = "g"
+	elsewhereNewer := live(12, 1, 0, 50)
+	elsewhereNewer.Live.Fleet = "g"
 	formerlyRetired := former(9, 1, 0, 50)
 	formerlyRetired.Former.Successor = "h"
 	for name, c := range map[string]struct {
@@ -104,6 +107,9 @@ func TestReconcile(t *testing.T) {
 		"retired nodes":                   {[]Report{retired, retired, silent}, false, 9, 50, false, "h"},
 		"one retired node":                {[]Report{retired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
 		"retired in a former life":        {[]Report{formerlyRetired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
+		"a change that was cancelled":     {[]Report{retired, live(10, 1, 0, 40), silent}, false, 10, 50, true, ""},
+		"a change of the same version":    {[]Report{live(9, 1, 0, 40), retired, live(9, 1, 0, 40)}, false, 9, 50, false, "h"},
+		"another fleet is newer":          {[]Report{retired, elsewhereNewer, live(3, 1, 0, 40)}, false, 12, 50, false, "h"},
 		"retired, and the log knows it":   {[]Report{retired, retired, silent}, true, 9, 50, true, ""},
 		"nodes of another fleet":          {[]Report{elsewhere, elsewhere, live(3, 1, 0, 40)}, false, 9, 50, false, ""},
 		"a new log, nodes of another one": {[]Report{elsewhere, elsewhere, silent}, true, 9, 50, true, ""},
@@ -167,4 +173,12 @@ func TestStandaloneFloor(t *testing.T) {
 	floor, ok = StandaloneFloor([]Report{former(1, 3, 0, fencing.MaxToken)})
 	require.True(t, ok, "a single node is a quorum")
 	require.Equal(t, 3+Jump, floor)
+}
+
+func TestQuarantineLeft(t *testing.T) {
+	const quarantine, gap = time.Minute, 5 * time.Second
+	require.Equal(t, quarantine, QuarantineLeft(quarantine, 0, 0, gap))
+	require.Equal(t, 10*time.Second, QuarantineLeft(quarantine, 50*time.Second, gap-1, gap))
+	require.Zero(t, QuarantineLeft(quarantine, time.Hour, 0, gap))
+	require.Equal(t, quarantine, QuarantineLeft(quarantine, time.Hour, gap, gap), "nobody looked at the server for too long")
 }

@@ -66,6 +66,18 @@ type Range struct {
 	Join           string
 	Version        uint64
 	Floor, Ceiling fencing.Token
-	// Quarantine is the time after its first join during which the node must not vote.
+	// Quarantine is the time for which the node must have been joined before it votes.
 	Quarantine time.Duration
+	// Successor names the fleet that replaces the node's fleet; empty while there is none.
+	Successor string
+}
+
+// QuarantineLeft returns the time until a node with a join nonce may vote. Its quarantine began
+// waited ago, and the last join was joined ago. If that is gap or more, the next join
+// starts the quarantine again: the address may have led to another server, which may have voted.
+func QuarantineLeft(quarantine, waited, joined, gap time.Duration) time.Duration {
+	if joined >= gap {
+		return quarantine
+	}
+	return max(0, quarantine-waited)
 }

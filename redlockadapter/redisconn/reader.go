@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // After a failure the connection is not made again for a while, which doubles each
@@ -162,7 +164,7 @@ func (c *Conn) receive(s *socket, got Reply) error {
 		c.refused(1)
 	}
 	if last {
-		c.measured(c.config.Clock.Now().Since(sent))
+		c.measured(engine.MonotonicClock().Now().Since(sent)) // a suspended machine says nothing about the server
 	}
 	r.Answer(c.config.Index, got)
 	if last && size > 1 {

@@ -1,7 +1,8 @@
 -- init: make a node a voter, with a range of tokens that it cannot have accepted before.
 --
 -- KEYS  1 the node's state, 2 the latest life that was initialised
--- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms)
+-- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms),
+--       8 the fleet that replaces this one, or ""
 -- Reply ok, join (the node has another join nonce), format (its state, or that of its former life, has another format), or
 --       {"wait", MILLISECONDS} while the quarantine lasts
 --
@@ -27,5 +28,6 @@ if not version or tonumber(version) < tonumber(ARGV[2]) then version = ARGV[2] e
 redis.call('DEL', former, KEYS[1])
 redis.call('HSET', KEYS[1], 'format', '1', 'version', version, 'fleet', ARGV[3], 'member', ARGV[4],
   'max', floor, 'floor', floor, 'ceiling', ARGV[6], 'initialised', join)
+if ARGV[8] ~= '' then redis.call('HSET', KEYS[1], 'successor', ARGV[8]) end
 redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'

@@ -3,7 +3,7 @@
 -- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 the prefix of all keys
 -- Reply {time (ms), life, format, version, fleet, member, max, floor, ceiling, join nonce that initialised the node,
---       successor of the fleet, join nonce, age of the first join (ms), former life, its format, version, fleet, member,
+--       successor of the fleet, join nonce, time since the quarantine began (ms), time since the last join (ms), former life, its format, version, fleet, member,
 --       max, floor, ceiling, join nonce and successor}; "" for each missing value
 --
 -- The state of a former life is a lower bound of the granted tokens, never a vote: it may be old.
@@ -16,9 +16,10 @@ local function add(key)
   for i = 1, 9 do reply[#reply + 1] = fields[i] or '' end
 end
 add(KEYS[1])
-local join, since = unpack(redis.call('HMGET', KEYS[1], 'join', 'since'))
+local join, since, joined = unpack(redis.call('HMGET', KEYS[1], 'join', 'since', 'joined'))
 reply[#reply + 1] = join or ''
 reply[#reply + 1] = since and string.format('%d', now - since) or ''
+reply[#reply + 1] = joined and string.format('%d', now - joined) or ''
 local former = redis.call('GET', KEYS[2]) or ''
 if former ~= reply[2] then
   reply[#reply + 1] = former

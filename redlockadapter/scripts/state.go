@@ -26,8 +26,9 @@ type NodeReport struct {
 	Clock time.Time
 	// Join is the join nonce of an empty node.
 	Join string
-	// JoinAge is the time since the first join.
-	JoinAge time.Duration
+	// Waited is the time since the quarantine of that node began, and Joined the time since the
+	// last join.
+	Waited, Joined time.Duration
 }
 
 // Report asks a node for its state. namespace is the prefix of all keys.
@@ -50,7 +51,8 @@ func Report(ctx context.Context, c *redisconn.Conn, namespace string) (NodeRepor
 			return NodeReport{}, stateError(c, "the state of its former life", err)
 		}
 	}
-	r.JoinAge, _ = fromMillis(w[12]) // empty for a voter
+	r.Waited, _ = fromMillis(w[12]) // empty for a voter
+	r.Joined, _ = fromMillis(w[13])
 	millis, _ := strconv.ParseInt(w[0], 10, 64)
 	r.Clock = time.UnixMilli(millis)
 	return r, nil
@@ -68,7 +70,7 @@ func stateError(c *redisconn.Conn, state string, err error) error {
 // The numbers of fields in a report: of a state, and before the former life.
 const (
 	stateFields  = 9
-	reportFields = 2 + stateFields + 2
+	reportFields = 2 + stateFields + 3
 )
 
 // parseState returns the state in the fields of a report, nil if there is none.
@@ -107,22 +109,45 @@ func call(ctx context.Context, c Node, step string, r *redisconn.Request) error 
 	return err
 }
 
-// Join puts a join nonce on an empty node. A join nonce of another process stays if it
-// is younger than keep. With again, a voter of this fleet gets one too.
-func Join(ctx context.Context, c Node, fleet string, version uint64, join string, keep time.Duration, again bool) error {
+// Join has the parameters of a join.
+type Join struct {
+	Nonce   string
+	Version uint64
+	Fleet   string
+	// Keep: another join nonce stays if it was put or repeated less than this time ago.
+	Keep time.Duration
+	// Again: a voter of this fleet gets one too.
+	Again bool
+	// Gap is the time without a join after which the quarantine starts again.
+	Gap time.Duration
+}
+
+// Put puts a join nonce on an empty node, or repeats it. waited is the time since the
+// quarantine of the node began.
+func (j Join) Put(ctx context.Context, c Node) (waited time.Duration, err error) {
 	voters := "0"
-	if again {
+	if j.Again {
 		voters = "1"
 	}
-	return call(ctx, c, "join", redisconn.NewRequest(joinScript, []string{nodeKey}, join, strconv.FormatUint(version, 10), fleet,
-		millis(keep), voters))
+	got, err := c.Do(ctx, redisconn.NewRequest(joinScript, []string{nodeKey}, j.Nonce, strconv.FormatUint(j.Version, 10), j.Fleet,
+		millis(j.Keep), voters, millis(j.Gap)))
+	if err == nil && got.Word(0) != "ok" {
+		err = fmt.Errorf("%s: join refused: %s", c.Addr(), got.Word(0))
+	}
+	if err != nil {
+		return 0, err
+	}
+	if waited, err = fromMillis(got.Word(1)); err != nil {
+		return 0, fmt.Errorf("%s: join: %w", c.Addr(), err)
+	}
+	return waited, nil
 }
 
 // Init gives a range to the node that has its join nonce. wait is above 0 while the
 // quarantine of the node lasts.
 func Init(ctx context.Context, c Node, fleet string, r recovery.Range) (wait time.Duration, err error) {
 	got, err := c.Do(ctx, stateRequest(initScript, r.Join, strconv.FormatUint(r.Version, 10), fleet, c.Addr(),
-		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine)))
+		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine), r.Successor))
 	if err != nil {
 		return 0, err
 	}

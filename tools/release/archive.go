@@ -18,32 +18,22 @@ type file struct {
 }
 
 // files returns the binary and the files that belong to it.
-func (r *release) files(binary string) ([]file, error) {
-	var files []file
-	for _, f := range []struct {
-		name, path string
-		mode       int64
-	}{
-		{"leased", binary, 0o755},
-		{"LICENSE", filepath.Join(r.root, "LICENSE"), 0o644},
-		{"NOTICE", filepath.Join(r.root, "NOTICE"), 0o644},
-		{"README.md", filepath.Join(r.root, "README.md"), 0o644},
-		{"CHANGELOG.md", filepath.Join(r.root, "CHANGELOG.md"), 0o644},
-		{"leased.yaml", filepath.Join(r.root, "deploy", "leased.yaml"), 0o644},
-		{"leased.service", filepath.Join(r.root, "deploy", "leased.service"), 0o644},
-	} {
-		data, err := os.ReadFile(f.path)
-		if err != nil {
+func (r *release) files(binary string) (files []file, err error) {
+	for _, path := range []string{binary, "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "deploy/leased.yaml", "deploy/leased.service"} {
+		f := file{name: filepath.Base(path), mode: 0o755}
+		if path != binary {
+			path, f.mode = filepath.Join(r.root, path), 0o644
+		}
+		if f.data, err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
-		files = append(files, file{name: f.name, mode: f.mode, data: data})
+		files = append(files, f)
 	}
 	return files, nil
 }
 
 // pack writes files to an archive, below a folder. Order, times and owners are fixed.
 func (r *release) pack(path, folder string, files []file) error {
-	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
 	var packed bytes.Buffer
 	zipper, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 )
 
 // build builds leased for a platform. The result does not depend on the folder, the user or
@@ -31,10 +31,7 @@ func checkBinary(path, goos, goarch string) error {
 	if err != nil {
 		return err
 	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
+	settings := settings(info)
 	for key, want := range map[string]string{"CGO_ENABLED": "0", "-trimpath": "true", "GOOS": goos, "GOARCH": goarch} {
 		if settings[key] != want {
 			return fmt.Errorf("the binary has %s=%s, want %s", key, settings[key], want)
@@ -46,20 +43,14 @@ func checkBinary(path, goos, goarch string) error {
 	if goos != "linux" {
 		return nil
 	}
-	return checkStatic(path)
-}
-
-// checkStatic checks that an ELF binary needs no dynamic linker and no libraries.
-func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-			return errors.New("the binary is not static")
-		}
+	dynamic := func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }
+	if slices.ContainsFunc(f.Progs, dynamic) {
+		return errors.New("the binary is not static: it needs a dynamic linker")
 	}
 	return nil
 }
@@ -74,7 +65,7 @@ func (r *release) completions(work string) ([]file, error) {
 	var files []file
 	for _, shell := range []struct{ name, file string }{{"bash", "leased.bash"}, {"zsh", "_leased"}, {"fish", "leased.fish"}} {
 		c := exec.Command(binary, "completion", shell.name)
-		c.Env = withoutSettings(os.Environ())
+		c.Env = []string{} // no settings of leased
 		text, err := c.Output()
 		if err != nil {
 			return nil, fmt.Errorf("leased completion %s: %w", shell.name, err)
@@ -82,14 +73,4 @@ func (r *release) completions(work string) ([]file, error) {
 		files = append(files, file{name: "completions/" + shell.file, mode: 0o644, data: text})
 	}
 	return files, nil
-}
-
-// withoutSettings removes the settings of leased from an environment.
-func withoutSettings(env []string) (kept []string) {
-	for _, variable := range env {
-		if !strings.HasPrefix(variable, "LEASED_") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
 // TestRelease builds the release of this platform twice, from two checkouts in different
@@ -143,20 +145,18 @@ func checkProgram(t *testing.T, binary []byte) {
 // licence.
 func checkSBOM(t *testing.T, text, binary []byte) {
 	t.Helper()
-	var got bom
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&got); err != nil {
+	var got cdx.BOM
+	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
 	self := got.Metadata.Component
-	if got.Format != "CycloneDX" || got.Spec != "1.5" || self.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(binary)) {
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cdx.SpecVersion1_5 || (*self.Hashes)[0].Value != fmt.Sprintf("%x", sha256.Sum256(binary)) {
 		t.Errorf("the SBOM does not describe the binary: %+v", got.Metadata)
 	}
 	var refs []string
-	for _, c := range got.Components {
-		refs = append(refs, c.Ref)
-		if c.PURL != "pkg:golang/"+c.Name+"@"+c.Version || c.Version == "" || len(c.Licenses) != 1 || c.Licenses[0].Expression == "" {
+	for _, c := range *got.Components {
+		refs = append(refs, c.BOMRef)
+		if c.PackageURL != "pkg:golang/"+c.Name+"@"+c.Version || c.Version == "" || len(*c.Licenses) != 1 || (*c.Licenses)[0].Expression == "" {
 			t.Errorf("component %+v", c)
 		}
 	}
@@ -166,7 +166,7 @@ func checkSBOM(t *testing.T, text, binary []byte) {
 		}
 	}
 	slices.Sort(refs)
-	if len(refs) < 20 || len(slices.Compact(slices.Clone(refs))) != len(refs) || !slices.Equal(got.Dependencies[0].DependsOn, refs) {
+	if len(refs) < 20 || len(slices.Compact(slices.Clone(refs))) != len(refs) || !slices.Equal(*(*got.Dependencies)[0].Dependencies, refs) {
 		t.Errorf("%d components: %v", len(refs), refs)
 	}
 }

@@ -536,10 +536,7 @@ func (x *RenewRequest) GetToken() uint64 {
 type RenewResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The attempts that could not be renewed although the others were. They last
-	// until their TTL ends: renew them again.
-	Failed []uint64 `protobuf:"varint,2,rep,packed,name=failed,proto3" json:"failed,omitempty"`
-	Ttl    string   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl       string                 `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The tokens of all leases that were extended. A lease that is not listed is lost.
 	Tokens        []uint64 `protobuf:"varint,4,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -581,13 +578,6 @@ func (x *RenewResponse) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
-}
-
-func (x *RenewResponse) GetFailed() []uint64 {
-	if x != nil {
-		return x.Failed
-	}
-	return nil
 }
 
 func (x *RenewResponse) GetTtl() string {
@@ -2857,10 +2847,8 @@ type Answer struct {
 	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	Mode  string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	Slot  int32  `protobuf:"varint,5,opt,name=slot,proto3" json:"slot,omitempty"`
-	// Of a renew: the attempts that were not renewed but may still be held.
-	Failed []uint64 `protobuf:"varint,6,rep,packed,name=failed,proto3" json:"failed,omitempty"`
 	// Of an attach: the grants of the session. Of a renew in efficiency mode: the leases
-	// that were extended, and no others.
+	// that were extended, and no others. One that is not in lost either may still be held.
 	Holds []*Hold `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Of an acquire in efficiency mode: the identity of the attempt on the Redis nodes.
 	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
@@ -2933,13 +2921,6 @@ func (x *Answer) GetSlot() int32 {
 		return x.Slot
 	}
 	return 0
-}
-
-func (x *Answer) GetFailed() []uint64 {
-	if x != nil {
-		return x.Failed
-	}
-	return nil
 }
 
 func (x *Answer) GetHolds() []*Hold {
@@ -3229,11 +3210,10 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x04R\x05token\"p\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"X\n" +
 	"\rRenewResponse\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
-	"\x06failed\x18\x02 \x03(\x04R\x06failed\x12\x10\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\tR\x03ttl\x12\x16\n" +
 	"\x06tokens\x18\x04 \x03(\x04R\x06tokens\"w\n" +
 	"\x0eReleaseRequest\x12\x1a\n" +
@@ -3404,14 +3384,13 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\tCloseCall\"k\n" +
 	"\x0fSessionResponse\x12+\n" +
 	"\aanswers\x18\x01 \x03(\v2\x11.leased.v1.AnswerR\aanswers\x12+\n" +
-	"\anotices\x18\x02 \x03(\v2\x11.leased.v1.NoticeR\anotices\"\xf8\x01\n" +
+	"\anotices\x18\x02 \x03(\v2\x11.leased.v1.NoticeR\anotices\"\xe0\x01\n" +
 	"\x06Answer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
 	"\x05error\x18\x02 \x01(\v2\x10.leased.v1.ErrorR\x05error\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x12\n" +
-	"\x04slot\x18\x05 \x01(\x05R\x04slot\x12\x16\n" +
-	"\x06failed\x18\x06 \x03(\x04R\x06failed\x12%\n" +
+	"\x04slot\x18\x05 \x01(\x05R\x04slot\x12%\n" +
 	"\x05holds\x18\a \x03(\v2\x0f.leased.v1.HoldR\x05holds\x12\x12\n" +
 	"\x04name\x18\b \x01(\tR\x04name\x12%\n" +
 	"\x04lost\x18\t \x03(\v2\x11.leased.v1.NoticeR\x04lost\"2\n" +

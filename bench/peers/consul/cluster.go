@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,16 +19,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 )
 
+const nodes = 3
+
 const (
-	nodes     = 3
-	startTime = time.Minute
 	// maxConnections is the number of connections that a server accepts from one host. The
 	// default is less than the number of workers.
 	maxConnections = 4096
@@ -49,41 +47,27 @@ func Kind() peers.Kind {
 // cluster is three running servers.
 type cluster struct {
 	target
-	dir     string
+	process.Cluster
 	program string
-	servers process.Servers
 }
 
 var _ peers.Peer = (*cluster)(nil)
 
-func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
+func start(ctx context.Context, dir string) (peers.Peer, error) {
 	c := &cluster{}
-	defer func() {
-		if err != nil {
-			err = c.servers.Explain(err)
-			err = fmt.Errorf("start Consul: %w", err)
-			c.Stop()
+	return c, c.Launch(ctx, dir, "consul", func(ctx context.Context) error {
+		if err := c.build(ctx, dir); err != nil {
+			return err
 		}
-	}()
-	if c.dir, err = os.MkdirTemp(dir, "consul-"); err != nil {
-		return nil, err
-	}
-	if err := c.build(ctx, dir); err != nil {
-		return nil, err
-	}
-	if err := c.startServers(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	return c, c.ready(ctx)
+		return c.startServers()
+	}, c.ready)
 }
 
 // build builds the server, unless an earlier start has built it in dir. The first build on
 // a machine takes minutes.
 func (c *cluster) build(ctx context.Context, dir string) error {
 	if dir == "" {
-		dir = c.dir
+		dir = c.Dir
 	}
 	c.program = filepath.Join(dir, "consul")
 	if _, err := os.Stat(c.program); err == nil {
@@ -109,11 +93,11 @@ func (c *cluster) startServers() error {
 	if err != nil {
 		return err
 	}
-	c.endpoints = addresses[:nodes]
+	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
 	for i := range nodes {
 		name := "n" + strconv.Itoa(i)
 		text, err := json.Marshal(map[string]any{
-			"server": true, "bootstrap_expect": nodes, "node_name": name, "data_dir": filepath.Join(c.dir, name),
+			"server": true, "bootstrap_expect": nodes, "node_name": name, "data_dir": filepath.Join(c.Dir, name),
 			"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "retry_join": addresses[2*nodes:], "retry_interval": "1s",
 			"ports": map[string]int{"http": port(addresses[i]), "server": port(addresses[nodes+i]), "serf_lan": port(addresses[2*nodes+i]),
 				"serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1},
@@ -125,15 +109,13 @@ func (c *cluster) startServers() error {
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(c.dir, name+".json")
+		file := filepath.Join(c.Dir, name+".json")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			return err
 		}
-		s, err := process.Start(filepath.Join(c.dir, name+".log"), c.program, "agent", "-config-file="+file)
-		if err != nil {
+		if err := c.Add(name, c.program, "agent", "-config-file="+file); err != nil {
 			return err
 		}
-		c.servers = append(c.servers, s)
 	}
 	return nil
 }
@@ -146,55 +128,14 @@ func port(address string) int {
 
 // ready waits until every server grants locks.
 func (c *cluster) ready(ctx context.Context) error {
-	for i := range c.endpoints {
-		for {
-			err := c.tryOnce(ctx, i)
-			if err == nil {
-				break
-			}
-			if ctx.Err() != nil || !c.servers[i].Running() {
-				return errors.Join(fmt.Errorf("server %s of Consul grants no locks: %w", c.endpoints[i], err), ctx.Err())
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
-	return nil
+	return c.Wait(ctx, func(i int) error {
+		return peers.TryOnce(ctx, func(context.Context) (load.Client, error) { return c.openAt(i) })
+	})
 }
-
-// tryOnce takes and releases a lock through one server.
-func (c *cluster) tryOnce(ctx context.Context, endpoint int) error {
-	w, err := c.openAt(endpoint)
-	if err != nil {
-		return err
-	}
-	defer w.Close(ctx)
-	held, err := w.Acquire(ctx, "ready")
-	if err != nil {
-		return err
-	}
-	return held.Release(ctx)
-}
-
-// Address implements [peers.Peer].
-func (c *cluster) Address() string {
-	text, _ := json.Marshal(c.endpoints) // strings can always be encoded
-	return string(text)
-}
-
-// Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return c.servers.Pids() }
 
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
 	text, _ := exec.Command(c.program, "version").Output()
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimPrefix(line, "Consul ") + ", " + peers.Library("api", "github.com/hashicorp/consul/api")
-}
-
-// Stop implements [peers.Peer].
-func (c *cluster) Stop() {
-	c.servers.Kill()
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir)
-	}
 }

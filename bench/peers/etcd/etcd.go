@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,8 +18,8 @@ import (
 )
 
 const (
-	nodes     = 3
-	startTime = time.Minute
+	nodes       = 3
+	dialTimeout = time.Minute
 )
 
 // program is the server, in the version of go.mod.
@@ -43,50 +42,42 @@ func Kind() peers.Kind {
 // cluster is three running servers.
 type cluster struct {
 	target
-	dir     string
+	process.Cluster
 	program string
-	servers process.Servers
 }
 
 var _ peers.Killer = (*cluster)(nil)
 
 // start builds the server and starts three of them, with their default settings.
-func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
+func start(ctx context.Context, dir string) (peers.Peer, error) {
 	c := &cluster{}
-	defer func() {
-		if err != nil {
-			err = c.servers.Explain(err)
-			err = fmt.Errorf("start etcd: %w", err)
-			c.Stop()
+	return c, c.Launch(ctx, dir, "etcd", func(ctx context.Context) (err error) {
+		if c.program, err = program.Path(ctx, dir); err != nil {
+			return err
 		}
-	}()
-	if c.program, err = program.Path(ctx, dir); err != nil {
-		return nil, err
-	}
-	if c.dir, err = os.MkdirTemp(dir, "etcd-"); err != nil {
-		return nil, err
-	}
+		return c.startServers()
+	}, c.ready)
+}
+
+func (c *cluster) startServers() error {
 	addresses, err := process.FreeAddresses(2 * nodes)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
 	var initial []string
 	for i := range nodes {
 		initial = append(initial, fmt.Sprintf("n%d=http://%s", i, addresses[nodes+i]))
 	}
 	for i := range nodes {
 		name, client, peer := fmt.Sprintf("n%d", i), "http://"+addresses[i], "http://"+addresses[nodes+i]
-		s, err := process.Start(filepath.Join(c.dir, name+".log"), c.program, "--name="+name, "--data-dir="+filepath.Join(c.dir, name),
+		if err := c.Add(name, c.program, "--name="+name, "--data-dir="+filepath.Join(c.Dir, name),
 			"--listen-client-urls="+client, "--advertise-client-urls="+client, "--listen-peer-urls="+peer,
-			"--initial-advertise-peer-urls="+peer, "--initial-cluster="+strings.Join(initial, ","), "--log-level=warn")
-		if err != nil {
-			return nil, err
+			"--initial-advertise-peer-urls="+peer, "--initial-cluster="+strings.Join(initial, ","), "--log-level=warn"); err != nil {
+			return err
 		}
-		c.servers, c.endpoints = append(c.servers, s), append(c.endpoints, addresses[i])
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	return c, c.ready(ctx)
+	return nil
 }
 
 // ready waits until every server knows the leader, and then for a grant.
@@ -96,38 +87,17 @@ func (c *cluster) ready(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	for _, endpoint := range c.endpoints {
-		for {
-			status, err := client.Status(ctx, endpoint)
-			if err == nil && status.Leader != 0 {
-				break
-			}
-			if ctx.Err() != nil {
-				return errors.Join(err, fmt.Errorf("server %s has no leader", endpoint))
-			}
-			time.Sleep(50 * time.Millisecond)
+	if err := c.Wait(ctx, func(i int) error {
+		status, err := client.Status(ctx, c.endpoints[i])
+		if err == nil && status.Leader == 0 {
+			err = errors.New("it has no leader")
 		}
-	}
-	worker, err := c.Open(ctx)
-	if err != nil {
+		return err
+	}); err != nil {
 		return err
 	}
-	defer worker.Close(ctx)
-	held, err := worker.Acquire(ctx, "ready")
-	if err != nil {
-		return err
-	}
-	return held.Release(ctx)
+	return peers.TryOnce(ctx, c.Open)
 }
-
-// Address implements [peers.Peer].
-func (c *cluster) Address() string {
-	text, _ := json.Marshal(c.endpoints) // strings can always be encoded
-	return string(text)
-}
-
-// Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return c.servers.Pids() }
 
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
@@ -136,41 +106,26 @@ func (c *cluster) Version() string {
 	return strings.TrimPrefix(line, "etcd Version: ")
 }
 
-// leader returns the server that leads.
-func (c *cluster) leader(ctx context.Context) (*process.Process, error) {
+// KillLeader implements [peers.Killer].
+func (c *cluster) KillLeader(ctx context.Context) error {
 	client, err := c.dial()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close()
 	for i, endpoint := range c.endpoints {
 		if status, err := client.Status(ctx, endpoint); err == nil && status.Leader == status.Header.MemberId {
-			return c.servers[i], nil
+			c.Servers[i].Kill()
+			return nil
 		}
 	}
-	return nil, errors.New("no server of etcd leads")
-}
-
-// KillLeader implements [peers.Killer].
-func (c *cluster) KillLeader(ctx context.Context) error {
-	leader, err := c.leader(ctx)
-	if err != nil {
-		return err
-	}
-	leader.Kill()
-	return nil
+	return errors.New("no server of etcd leads")
 }
 
 // Restore implements [peers.Killer].
 func (c *cluster) Restore(ctx context.Context) error {
-	if err := c.servers.Restart(); err != nil {
+	if err := c.Restart(); err != nil {
 		return err
 	}
 	return c.ready(ctx)
-}
-
-// Stop implements [peers.Peer].
-func (c *cluster) Stop() {
-	c.servers.Kill()
-	_ = os.RemoveAll(c.dir)
 }

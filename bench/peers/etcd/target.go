@@ -25,7 +25,7 @@ type target struct {
 func (t *target) Name() string { return "etcd" }
 
 func (t *target) dial() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: t.endpoints, Logger: zap.NewNop(), DialTimeout: startTime})
+	return clientv3.New(clientv3.Config{Endpoints: t.endpoints, Logger: zap.NewNop(), DialTimeout: dialTimeout})
 }
 
 // Open implements [load.Target].

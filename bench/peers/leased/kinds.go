@@ -33,12 +33,15 @@ func Kinds(path string) []peers.Kind {
 	program := programAt(path)
 	raft, redis := &sharedService{program: program}, &sharedService{program: program, nodes: redisNodes}
 	return []peers.Kind{
-		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"),
+		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"), // the first, see Raft
 		kind(JSON, raft, "W7"),
 		fewLeases(kind(Direct, redis, "W1", "W2", "W3")),
 		kind(Member, redis, "W1", "W2"),
 	}
 }
+
+// Raft returns correctness mode.
+func Raft(path string) peers.Kind { return Kinds(path)[0] }
 
 // Efficiency returns efficiency mode with a number of Redis nodes, used directly.
 func Efficiency(path string, nodes int) peers.Kind {
@@ -68,7 +71,7 @@ func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 			if err != nil {
 				return nil, err
 			}
-			p := &peer{Target: targetOf(name, s.endpoints), service: s, stop: shared.stop}
+			p := &peer{Target: targetOf(name, s.Endpoints), service: s, stop: shared.stop}
 			if shared.nodes > 0 {
 				return &redisPeer{p}, nil
 			}
@@ -133,10 +136,7 @@ var (
 )
 
 // Address implements [peers.Peer].
-func (p *peer) Address() string {
-	text, _ := json.Marshal(p.service.endpoints) // strings can always be encoded
-	return string(text)
-}
+func (p *peer) Address() string { return p.service.Address() }
 
 // Pids implements [peers.Peer].
 func (p *peer) Pids() []int { return p.service.pids() }
@@ -157,7 +157,7 @@ func (p *peer) KillLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.service.members[leader].Kill()
+	p.service.Servers[leader].Kill()
 	return nil
 }
 

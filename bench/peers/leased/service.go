@@ -25,53 +25,41 @@ import (
 const (
 	members    = 3
 	redisNodes = 5
-	// startTime limits the start of the service.
-	startTime = time.Minute
-	policies  = "policies:\n  - {prefix: 'e/', mode: efficiency}\n  - {prefix: 'c/', mode: correctness}\n"
+	policies   = "policies:\n  - {prefix: 'e/', mode: efficiency}\n  - {prefix: 'c/', mode: correctness}\n"
 )
 
 // service is three members on this machine.
 type service struct {
-	dir       string
-	program   string
-	members   process.Servers
-	endpoints []string
-	profiles  []string // addresses of the profiles of the members
-	redis     []*testserver.RedisServer
+	process.Cluster
+	program  string
+	profiles []string // addresses of the profiles of the members
+	redis    []*testserver.RedisServer
 }
 
 // start starts members with a number of Redis nodes.
-func start(ctx context.Context, dir string, program *process.Program, nodes int) (_ *service, err error) {
+func start(ctx context.Context, dir string, program *process.Program, nodes int) (*service, error) {
 	s := &service{}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("start leased: %w", s.explain(err))
-			s.stop()
+	err := s.Launch(ctx, dir, "leased", func(ctx context.Context) (err error) {
+		if s.program, err = program.Path(ctx, dir); err != nil {
+			return err
 		}
-	}()
-	if s.program, err = program.Path(ctx, dir); err != nil {
-		return nil, err
-	}
-	if s.dir, err = os.MkdirTemp(dir, "leased-"); err != nil {
-		return nil, err
-	}
-	for range nodes {
-		node, err := testserver.StartRedis()
-		if err != nil {
-			return nil, err
+		for range nodes {
+			node, err := testserver.StartRedis()
+			if err != nil {
+				return err
+			}
+			s.redis = append(s.redis, node)
 		}
-		s.redis = append(s.redis, node)
+		return s.startMembers()
+	}, s.ready)
+	if err != nil {
+		s.stop()
 	}
-	if err := s.startMembers(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	return s, s.ready(ctx)
+	return s, err
 }
 
 func (s *service) startMembers() error {
-	file := filepath.Join(s.dir, "leased.yaml")
+	file := filepath.Join(s.Dir, "leased.yaml")
 	text := policies
 	if len(s.redis) == 0 {
 		text = ""
@@ -87,20 +75,18 @@ func (s *service) startMembers() error {
 	if err != nil {
 		return err
 	}
-	s.endpoints, s.profiles = addresses[:members], addresses[2*members:]
+	s.Endpoints, s.profiles = addresses[:members], addresses[2*members:]
 	for i := range members {
 		id := string(rune('a' + i))
-		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.dir, id), "--listen=" + s.endpoints[i],
-			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members), "--join=" + strings.Join(s.endpoints, ","),
+		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.Dir, id), "--listen=" + s.Endpoints[i],
+			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members), "--join=" + strings.Join(s.Endpoints, ","),
 			"--pprof-listen=" + s.profiles[i]}
 		if len(nodes) > 0 {
 			args = append(args, "--redis="+strings.Join(nodes, ","))
 		}
-		member, err := process.Start(filepath.Join(s.dir, id+".log"), s.program, args...)
-		if err != nil {
+		if err := s.Add(id, s.program, args...); err != nil {
 			return err
 		}
-		s.members = append(s.members, member)
 	}
 	return nil
 }
@@ -112,7 +98,7 @@ func (s *service) ready(ctx context.Context) error {
 		prefixes = append(prefixes, efficiencyPrefix)
 	}
 	for _, prefix := range prefixes {
-		t := &target{prefix: prefix, endpoints: s.endpoints}
+		t := &target{prefix: prefix, endpoints: s.Endpoints}
 		for {
 			err := t.tryOnce(ctx)
 			if err == nil {
@@ -129,8 +115,8 @@ func (s *service) ready(ctx context.Context) error {
 
 // leader returns the position of the member that leads.
 func (s *service) leader(ctx context.Context) (int, error) {
-	for i, endpoint := range s.endpoints {
-		if !s.members[i].Running() {
+	for i, endpoint := range s.Endpoints {
+		if !s.Servers[i].Running() {
 			continue
 		}
 		status, err := statusOf(ctx, endpoint)
@@ -152,40 +138,29 @@ func statusOf(ctx context.Context, endpoint string) (*leasedv1.StatusResponse, e
 
 // restore starts killed members, and waits until they follow the leader's log.
 func (s *service) restore(ctx context.Context) error {
-	if err := s.members.Restart(); err != nil {
+	if err := s.Restart(); err != nil {
 		return err
 	}
-	for _, endpoint := range s.endpoints {
-		for {
-			status, err := statusOf(ctx, endpoint)
-			if err == nil && status.GetLeader() != "" && status.GetAppliedIndex() >= status.GetCommitIndex() {
-				break
-			}
-			if ctx.Err() != nil {
-				return errors.Join(fmt.Errorf("member %s of leased has no leader", endpoint), err, ctx.Err())
-			}
-			time.Sleep(50 * time.Millisecond)
+	return s.Wait(ctx, func(i int) error {
+		status, err := statusOf(ctx, s.Endpoints[i])
+		if err == nil && (status.GetLeader() == "" || status.GetAppliedIndex() < status.GetCommitIndex()) {
+			err = errors.New("it does not follow a leader yet")
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func (s *service) pids() []int {
-	pids := s.members.Pids()
+	pids := s.Pids()
 	for _, node := range s.redis {
 		pids = append(pids, node.Pid())
 	}
 	return pids
 }
 
-func (s *service) explain(err error) error {
-	return s.members.Explain(err)
-}
-
 func (s *service) stop() {
-	s.members.Kill()
+	s.Stop()
 	for _, node := range s.redis {
 		node.Close()
 	}
-	_ = os.RemoveAll(s.dir)
 }

@@ -1,7 +1,7 @@
 // Package process runs the servers that are measured.
 //
 // The nouns: [Process], a server that can be killed and started again; [Servers], those of one
-// service.
+// service; [Cluster], servers with their data.
 package process
 
 import (

@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	nodes     = 3
-	startTime = time.Minute
+	nodes = 3
 	// warmUp is how long the Java virtual machine needs to compile the code that is used often.
 	warmUp = 25 * time.Second
 	// The manifest of the first archive names the archives that it needs.
@@ -67,39 +66,25 @@ func Kind() peers.Kind {
 // cluster is three running servers.
 type cluster struct {
 	target
-	dir     string
-	servers process.Servers
+	process.Cluster
 }
 
 var _ peers.Killer = (*cluster)(nil)
 
-func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
+func start(ctx context.Context, dir string) (peers.Peer, error) {
 	c := &cluster{}
-	defer func() {
+	return c, c.Launch(ctx, dir, "zookeeper", func(context.Context) error {
+		java, err := exec.LookPath("java")
 		if err != nil {
-			err = c.servers.Explain(err)
-			err = fmt.Errorf("start ZooKeeper: %w", err)
-			c.Stop()
+			return fmt.Errorf("%w; run scripts/install-bench-peers", err)
 		}
-	}()
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return nil, fmt.Errorf("%w; run scripts/install-bench-peers", err)
-	}
-	for archive := range strings.SplitSeq(classPath, ":") {
-		if _, err := os.Stat(archive); err != nil {
-			return nil, fmt.Errorf("%w; run scripts/install-bench-peers", err)
+		for archive := range strings.SplitSeq(classPath, ":") {
+			if _, err := os.Stat(archive); err != nil {
+				return fmt.Errorf("%w; run scripts/install-bench-peers", err)
+			}
 		}
-	}
-	if c.dir, err = os.MkdirTemp(dir, "zookeeper-"); err != nil {
-		return nil, err
-	}
-	if err := c.startServers(java); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	return c, c.ready(ctx)
+		return c.startServers(java)
+	}, c.ready)
 }
 
 // startServers writes the configurations and starts the servers.
@@ -108,7 +93,7 @@ func (c *cluster) startServers(java string) error {
 	if err != nil {
 		return err
 	}
-	c.endpoints = addresses[:nodes]
+	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
 	ensemble := ""
 	for i := range nodes {
 		_, election, _ := net.SplitHostPort(addresses[2*nodes+i])
@@ -116,7 +101,7 @@ func (c *cluster) startServers(java string) error {
 	}
 	for i, endpoint := range c.endpoints {
 		id := strconv.Itoa(i + 1)
-		data := filepath.Join(c.dir, id)
+		data := filepath.Join(c.Dir, id)
 		if err := os.Mkdir(data, 0o700); err != nil {
 			return err
 		}
@@ -124,45 +109,31 @@ func (c *cluster) startServers(java string) error {
 			return err
 		}
 		host, port, _ := net.SplitHostPort(endpoint)
-		file := filepath.Join(c.dir, id+".cfg")
+		file := filepath.Join(c.Dir, id+".cfg")
 		text := fmt.Sprintf("%sdataDir=%s\nclientPortAddress=%s\nclientPort=%s\n%s", settings, data, host, port, ensemble)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return err
 		}
-		s, err := process.Start(filepath.Join(c.dir, id+".log"), java, heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-			"-cp", classPath, mainClass, file)
-		if err != nil {
+		if err := c.Add(id, java, heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+			"-cp", classPath, mainClass, file); err != nil {
 			return err
 		}
-		c.servers = append(c.servers, s)
 	}
 	return nil
 }
 
 // ready waits until every server follows or leads, and then for a grant.
 func (c *cluster) ready(ctx context.Context) error {
-	for i, endpoint := range c.endpoints {
-		for {
-			mode, err := stateOf(endpoint, "Mode")
-			if mode == "leader" || mode == "follower" {
-				break
-			}
-			if ctx.Err() != nil || !c.servers[i].Running() {
-				return errors.Join(fmt.Errorf("server %s of ZooKeeper neither leads nor follows", endpoint), err, ctx.Err())
-			}
-			time.Sleep(50 * time.Millisecond)
+	if err := c.Wait(ctx, func(i int) error {
+		mode, err := stateOf(c.endpoints[i], "Mode")
+		if err == nil && mode != "leader" && mode != "follower" {
+			err = errors.New("it neither leads nor follows")
 		}
-	}
-	worker, err := c.Open(ctx)
-	if err != nil {
+		return err
+	}); err != nil {
 		return err
 	}
-	defer worker.Close(ctx)
-	held, err := worker.Acquire(ctx, "ready")
-	if err != nil {
-		return err
-	}
-	return held.Release(ctx)
+	return peers.TryOnce(ctx, c.Open)
 }
 
 // stateOf asks a server for its state, and returns one of the values.
@@ -188,15 +159,6 @@ func stateOf(endpoint, name string) (string, error) {
 	return "", fmt.Errorf("ZooKeeper at %s has no %s in its state %q", endpoint, name, text)
 }
 
-// Address implements [peers.Peer].
-func (c *cluster) Address() string {
-	text, _ := json.Marshal(c.endpoints) // strings can always be encoded
-	return string(text)
-}
-
-// Pids implements [peers.Peer].
-func (c *cluster) Pids() []int { return c.servers.Pids() }
-
 // Version implements [peers.Peer].
 func (c *cluster) Version() string {
 	version, _ := stateOf(c.endpoints[0], "Zookeeper version")
@@ -211,7 +173,7 @@ func (c *cluster) Version() string {
 func (c *cluster) KillLeader(context.Context) error {
 	for i, endpoint := range c.endpoints {
 		if mode, _ := stateOf(endpoint, "Mode"); mode == "leader" {
-			c.servers[i].Kill()
+			c.Servers[i].Kill()
 			return nil
 		}
 	}
@@ -220,16 +182,8 @@ func (c *cluster) KillLeader(context.Context) error {
 
 // Restore implements [peers.Killer].
 func (c *cluster) Restore(ctx context.Context) error {
-	if err := c.servers.Restart(); err != nil {
+	if err := c.Restart(); err != nil {
 		return err
 	}
 	return c.ready(ctx)
-}
-
-// Stop implements [peers.Peer].
-func (c *cluster) Stop() {
-	c.servers.Kill()
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir)
-	}
 }

@@ -184,6 +184,21 @@ func TestListWatch(t *testing.T) {
 	s.restored()
 }
 
+// Ctrl-Z restores the terminal and stops the program, and it draws again when it continues.
+func TestTopIsStopped(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	s := onScreen(t, endpoint(api), 80, 24, leased, "top")
+	s.shows(`0 locks`)
+	s.types("\x1a") // Ctrl-Z
+	s.restored()
+	s.process.signal(syscall.SIGCONT)
+	eventually(t, func() bool { return strings.Count(s.process.output.String(), "\x1b[?1049h") == 2 }, "for the screen again")
+	s.types("\x03") // Ctrl-C
+	require.Equal(t, 128+int(syscall.SIGINT), s.process.code())
+	require.Equal(t, s.before, s.settings())
+}
+
 // acquire --wait waits until a member can be reached and leads.
 func TestAcquireWaitsForService(t *testing.T) {
 	t.Parallel()

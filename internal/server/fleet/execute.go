@@ -17,7 +17,7 @@ import (
 func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Efficiency, backend *redlockadapter.Backend) (progressed bool) {
 	e := &execution{Keeper: k, state: state, backend: backend}
 	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet, CloseSets},
-		{Join}, {Assign, FinishRecovery}, {Advance}, {Initialise}} {
+		{Join, Rejoin}, {Assign, FinishRecovery}, {Advance}, {Initialise}} {
 		var work sync.WaitGroup
 		var done sync.Mutex
 		for _, a := range actions {
@@ -86,6 +86,8 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 	switch a.Kind {
 	case Join:
 		return e.backend.Join(ctx, a.Node, a.Server, JoinNonce(e.state.Version, rand.Text()), e.state.Version)
+	case Rejoin:
+		return e.backend.Rejoin(ctx, a.Node, a.Server, a.Join, e.state.Version)
 	case Assign:
 		_, err := e.log.AssignRange(ctx, address, a.Life, a.Version)
 		return err

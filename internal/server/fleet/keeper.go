@@ -155,8 +155,7 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token, force bo
 	}
 	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, !state.Restored)
 	if e.Successor != "" && !force {
-		return fmt.Errorf("%w: provide the floor %d: %s; force the floor only if that change was begun and never completed",
-			engine.ErrInvalid, floor, replacedText(e.Successor))
+		return fmt.Errorf("%w: provide the floor %d: %s", engine.ErrInvalid, floor, replacedText(e.Successor))
 	}
 	e.Ceiling = floor
 	if err := k.log.Reconcile(ctx, reconcile(state.Version, e)); err != nil {
@@ -174,7 +173,7 @@ func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.
 	}
 	for _, s := range backend.NodeStatuses(ctx) {
 		if i := slices.Index(fleet.Addresses, s.Addr); i >= 0 {
-			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine}
+			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine, Joined: s.Joined}
 		}
 	}
 	return nodes

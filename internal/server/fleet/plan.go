@@ -20,6 +20,8 @@ type Node struct {
 	Joining string
 	// Quarantine is the time until a node with a join nonce may be initialised.
 	Quarantine time.Duration
+	// Joined is the time since that nonce was put or repeated.
+	Joined time.Duration
 }
 
 // Kind is the kind of an Action.
@@ -41,6 +43,8 @@ const (
 	CloseSets
 	// Join puts a fresh join nonce on a node.
 	Join
+	// Rejoin repeats the join nonce Join of a node.
+	Rejoin
 	// Assign makes the log name Life at Version, and assign a range of tokens to it.
 	Assign
 	// FinishRecovery makes the log record that Life votes.
@@ -55,6 +59,7 @@ const (
 func (k Kind) String() string {
 	return [...]string{"reconcile the log with the Redis nodes", "complete the reconciliation", "raise the ceiling", "complete a migration",
 		"complete the change of the fleet", "close older sets of Redis servers", "put a join nonce on a Redis node",
+		"repeat the join nonce of a Redis node",
 		"assign a range to a Redis node", "complete the recovery of a Redis node", "advance a Redis node", "initialise a Redis node"}[k]
 }
 
@@ -71,6 +76,7 @@ type Action struct {
 	// reported: the action must not reach another one.
 	Node   int
 	Server string
+	Join   string
 	Life   string
 	Goal   recovery.Goal
 	Range  recovery.Range
@@ -101,6 +107,14 @@ type Step struct {
 //     living servers.
 type Plan struct {
 	reached map[change]engine.Instant // when a quorum first met the goal of a change
+	servers map[string]string         // the run of the server that each address led to when it answered last
+	silent  map[uint64]silence        // the sets of lives that cannot be asked, by version
+}
+
+// silence describes how long fewer than a quorum of a set of lives could be asked.
+type silence struct {
+	since engine.Instant
+	looks int // in a row
 }
 
 // change identifies a migration, or the change of the fleet.
@@ -111,7 +125,9 @@ type change struct {
 }
 
 // NewPlan returns a Plan without knowledge of the nodes.
-func NewPlan() *Plan { return &Plan{reached: map[change]engine.Instant{}} }
+func NewPlan() *Plan {
+	return &Plan{reached: map[change]engine.Instant{}, servers: map[string]string{}, silent: map[uint64]silence{}}
+}
 
 // Step decides what to do now. Nodes are in the order of state.Fleet.Addresses.
 func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) Step {
@@ -122,6 +138,11 @@ func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) 
 		d.reports = append(d.reports, nodes[i].Report)
 	}
 	d.decide()
+	for i, r := range d.reports {
+		if r.Reached {
+			p.servers[state.Fleet.Addresses[i]] = r.Server
+		}
+	}
 	step.Busy = len(step.Actions) > 0 || len(state.Migrations) > 0 || state.NextVersion != 0 ||
 		!state.Fleet.IsZero() && !state.Ready || d.recovering
 	return step
@@ -140,6 +161,11 @@ func (p *Plan) prune(state machine.Efficiency) {
 		}
 		if over {
 			delete(p.reached, key)
+		}
+	}
+	for version := range p.silent {
+		if !slices.ContainsFunc(state.Open, func(s machine.Set) bool { return s.Version == version }) {
+			delete(p.silent, version)
 		}
 	}
 }
@@ -170,11 +196,12 @@ func successor(next engine.Fleet) string {
 
 // replacedText says which fleet replaced the one of a restored log, and what to do.
 func replacedText(successor string) string {
+	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the old fleet"
 	if successor == noNodes {
-		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"
+		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" + cancelled
 	}
 	return "the fleet was replaced by " + successor + " after this backup; set the present fleet with 'leased redis fleet set --force " +
-		strings.ReplaceAll(successor, ",", " ") + "'"
+		strings.ReplaceAll(successor, ",", " ") + "'" + cancelled
 }
 
 // decision is one call of Step.

@@ -77,6 +77,7 @@ func TestPlanStep(t *testing.T) {
 	now := func(m machine.Migration) machine.Migration { m.Now = true; return m }
 	restored := func(s *machine.Efficiency) { s.Ready, s.Restored, s.ReconcileVersion = false, true, 0 }
 	changing := func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }
+	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the old fleet"
 	told := retired(7, "d:1")
 	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true, Lives: make([]machine.Life, 3)}
 	for _, c := range []struct {
@@ -108,9 +109,11 @@ func TestPlanStep(t *testing.T) {
 			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed",
 			migration: "efficiency mode to be ready: 2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, with the nodes of a fleet that was replaced", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "d:1,e:1"), voter(9), voter(9)},
-			waiting: "another fleet: the fleet was replaced by d:1,e:1 after this backup; set the present fleet with 'leased redis fleet set --force d:1 e:1'"},
+			waiting: "another fleet: the fleet was replaced by d:1,e:1 after this backup; set the present fleet with 'leased redis fleet set --force d:1 e:1'" + cancelled},
+		{name: "restored, a node missed that a change was cancelled", state: with(ready(7), restored), nodes: []fleet.Node{retired(8, "d:1"), voter(9), lost()},
+			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, with the nodes of a fleet that was removed", state: with(ready(7), restored), nodes: []fleet.Node{retired(9, "none"), voter(9), lost()},
-			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force"},
+			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" + cancelled},
 		{name: "a fleet that was used before", state: with(ready(7), restored, func(s *machine.Efficiency) { s.Restored = false }),
 			nodes: []fleet.Node{retired(6, "d:1"), retired(6, "d:1"), lost()}, want: []fleet.Kind{fleet.Reconcile},
 			waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
@@ -205,10 +208,18 @@ func TestPlanRecovers(t *testing.T) {
 		{name: "in another life", node: rolledBack, want: []fleet.Action{{Kind: fleet.Advance, Server: "s"}, {Kind: fleet.Join, Server: "s"}}},
 		{name: "joined by a process without a service", node: joined("abc", 0), want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
 		{name: "joined before the log was restored", node: joined(fleet.JoinNonce(2, "j"), 0), want: []fleet.Action{{Kind: fleet.Join, Server: "t"}}},
+		{name: "joined a while ago", node: func() fleet.Node { n := joined(join, maxTTL); n.Joined = time.Second; return n }(),
+			want: []fleet.Action{{Kind: fleet.Rejoin, Server: "t", Join: join}}, waiting: "quarantine of Redis node a:1, 1m0s left"},
 		{name: "in quarantine", node: joined(join, maxTTL), waiting: "quarantine of Redis node a:1, 1m0s left"},
 		{name: "after the quarantine", node: joined(join, 0), want: []fleet.Action{{Kind: fleet.Assign, Life: "t." + join, Version: 7}}},
 		{name: "with a range", node: joined(join, 0), change: assigned, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t",
 			Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump, Quarantine: maxTTL}}}},
+		{name: "with a range, in a fleet that is replaced", node: joined(join, 0), change: func(s *machine.Efficiency) {
+			assigned(s)
+			s.Next, s.NextVersion = other, 7
+		}, want: []fleet.Action{{Kind: fleet.Initialise, Server: "t", Range: recovery.Range{Join: join, Version: 7, Floor: 3 * jump, Ceiling: 4 * jump,
+			Quarantine: maxTTL, Successor: "d:1"}}, {Kind: fleet.Advance, Node: 1, Server: "s"}, {Kind: fleet.Advance, Node: 2, Server: "s"}},
+			waiting: "the old fleet: 0 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "lost again, with another range", node: joined(fleet.JoinNonce(6, "k"), 0), change: assigned,
 			want: []fleet.Action{{Kind: fleet.Assign, Life: "t.6-k", Version: 7}}},
 		{name: "votes", node: votes, change: assigned, want: []fleet.Action{{Kind: fleet.FinishRecovery, Life: "t." + join}}},
@@ -219,8 +230,7 @@ func TestPlanRecovers(t *testing.T) {
 		{name: "an older set may grant", node: joined(join, 0), change: func(s *machine.Efficiency) {
 			assigned(s)
 			s.Open = []machine.Set{{Version: 6, Lives: []string{"s.j", "u.j", "v.j"}}, {Version: 8, Lives: []string{"s.j", "u.j", "v.j"}}}
-		}, want: []fleet.Action{{Kind: fleet.CloseSets, Version: 9}},
-			waiting: "a quorum of the Redis nodes to have version 7 before node a:1 votes"},
+		}, waiting: "a quorum of the Redis nodes to have version 7 before node a:1 votes"},
 		{name: "only later sets may grant", node: joined(join, 0), change: func(s *machine.Efficiency) {
 			assigned(s)
 			s.Open = []machine.Set{{Version: 7, Lives: []string{"", "s.j", "s.j"}}}
@@ -244,6 +254,36 @@ func TestPlanRecovers(t *testing.T) {
 			require.True(t, step.Busy)
 		})
 	}
+}
+
+// Time closes a set of lives only if fewer than a quorum of them could be asked for some seconds: a single late answer
+// is no reason.
+func TestPlanWaitsBeforeTimeClosesASet(t *testing.T) {
+	state := ready(7)
+	state.Open = []machine.Set{{Version: 5, Lives: []string{"r.j", "s.j", "s.j"}}, {Version: 6, Lives: []string{"r.j", "s.j", "s.j"}}}
+	silent, answering := []fleet.Node{voter(7), lost(), lost()}, []fleet.Node{voter(7), voter(5), voter(5)}
+	plan := fleet.NewPlan()
+	closes := func(nodes []fleet.Node, after time.Duration) bool {
+		for _, a := range plan.Step(state, nodes, start.Add(after)).Actions {
+			if a.Kind == fleet.CloseSets {
+				require.EqualValues(t, 7, a.Version)
+				return true
+			}
+		}
+		return false
+	}
+	require.False(t, closes(silent, 0))
+	require.False(t, closes(silent, 4*time.Second))
+	require.False(t, closes(answering, 5*time.Second))
+	require.False(t, closes(silent, 6*time.Second), "the time starts again")
+	require.False(t, closes(silent, 10*time.Minute), "the leader was paused")
+	require.True(t, closes(silent, 10*time.Minute+time.Second))
+	plan = fleet.NewPlan()
+	for after := time.Duration(0); after < 5*time.Second; after += time.Second {
+		require.False(t, closes(silent, after))
+	}
+	require.True(t, closes(silent, 5*time.Second))
+	require.True(t, closes([]fleet.Node{voter(7), voter(7), voter(7)}, 6*time.Second), "a quorum refuses the version")
 }
 
 // The Plan raises the ceiling long before a node reaches it.

@@ -5,10 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
+
+// rejoinInterval is the time after which the join nonce of a node is repeated.
+const rejoinInterval = time.Second
 
 // driveNodes brings every node to the goal.
 func (d *decision) driveNodes() {
@@ -38,13 +42,19 @@ func (d *decision) driveNodes() {
 func (d *decision) recover(i int) {
 	node, life := &d.nodes[i], d.state.Lives[i]
 	name := recovery.LifeName(node.Server, node.Joining)
+	before := d.servers[d.state.Fleet.Addresses[i]]
+	switch {
+	case joinVersion(node.Joining) < d.state.ReconcileVersion, // none, or one that this log knows nothing about
+		name == life.Name && life.Ceiling == 0, // it voted, and was rolled back with its memory
+		before != "" && before != node.Server:  // the address leads back to it
+		d.do(Action{Kind: Join, Node: i, Server: node.Server})
+		return
+	case node.Joined >= rejoinInterval: // the quarantine counts while the address leads to this server
+		d.do(Action{Kind: Rejoin, Node: i, Server: node.Server, Join: node.Joining})
+	}
 	switch first := d.first(i); {
-	case joinVersion(node.Joining) < d.state.ReconcileVersion: // none, or one that this log knows nothing about
-		d.do(Action{Kind: Join, Node: i, Server: node.Server})
-	case name == life.Name && life.Ceiling != 0:
+	case name == life.Name:
 		d.initialise(i, life)
-	case name == life.Name: // it voted, and was rolled back with its memory
-		d.do(Action{Kind: Join, Node: i, Server: node.Server})
 	case node.Quarantine > 0 && !first:
 		d.wait("quarantine of Redis node " + d.state.Fleet.Addresses[i] + ", " + text(node.Quarantine) + " left")
 	case !slices.ContainsFunc(d.step.Actions, func(a Action) bool { return a.Kind == Assign }): // one at a time: it makes a new version
@@ -64,26 +74,47 @@ func (d *decision) initialise(i int, life machine.Life) {
 		return
 	}
 	r := recovery.Range{Join: d.nodes[i].Joining, Version: d.state.Version, Floor: life.Floor, Ceiling: life.Ceiling,
-		Quarantine: d.state.Fleet.MaxTTL}
+		Quarantine: d.state.Fleet.MaxTTL, Successor: d.goal.Successor}
 	if d.first(i) {
 		r.Quarantine = 0
 	}
 	d.do(Action{Kind: Initialise, Node: i, Server: d.nodes[i].Server, Range: r})
 }
 
+// A set of lives is closed by time if it could not be asked for silentTime, at silentLooks looks in a row.
+const (
+	silentTime  = 5 * time.Second
+	silentLooks = 3
+)
+
 // closeSets removes the oldest sets of lives that cannot grant any more. A set of which
 // fewer than a quorum can be asked is closed by the time that the life after it has waited.
 func (d *decision) closeSets() {
-	closed := uint64(0)
+	closed, open := uint64(0), false
 	for _, s := range d.state.Open {
-		if d.closing(s) == recovery.Open {
-			break
+		if open = !d.closed(s) || open; !open {
+			closed = s.Version
 		}
-		closed = s.Version
 	}
 	if closed != 0 {
 		d.do(Action{Kind: CloseSets, Version: closed + 1})
 	}
+}
+
+// closed reports whether a set of lives cannot grant any more. That its lives did not answer
+// once is not enough for time to decide: an answer may be late.
+func (d *decision) closed(s machine.Set) bool {
+	closing := d.closing(s)
+	if closing != recovery.Unreachable {
+		delete(d.silent, s.Version)
+		return closing == recovery.Closed
+	}
+	now := d.silent[s.Version]
+	if now.looks++; now.looks == 1 {
+		now.since = d.now
+	}
+	d.silent[s.Version] = now
+	return now.looks >= silentLooks && d.now.Since(now.since) >= silentTime
 }
 
 func (d *decision) closing(s machine.Set) recovery.Closing {

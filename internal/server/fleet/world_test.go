@@ -15,12 +15,16 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
+// joinGap is the time without a join after which the quarantine of a server starts again.
+const joinGap = 5 * time.Second
+
 // server is a Redis server. It may live on after its address leads to another one.
 type server struct {
 	name         string
 	live         *recovery.State
 	join         string
-	since        time.Duration // of the first join
+	since        time.Duration // when its quarantine began
+	joined       time.Duration // when its last join was
 	formerServer string
 	former       *recovery.State
 	down         bool
@@ -56,6 +60,9 @@ func (w *world) move(address string) {
 	s := &server{name: fmt.Sprintf("s%d", len(w.servers))}
 	w.at[address], w.servers[s.name] = s, s
 }
+
+// moveBack makes an address lead to a server that it led to before.
+func (w *world) moveBack(address string, s *server) { w.at[address] = s }
 
 // restart stops the server at an address and starts another one on its data.
 func (w *world) restart(address string) {
@@ -95,7 +102,8 @@ func (w *world) nodes(state machine.Efficiency) (nodes []fleet.Node) {
 			n.Live = &live
 		}
 		if s.join != "" {
-			n.Quarantine = max(0, maxTTL-(w.now-s.since))
+			n.Joined = w.now - s.joined
+			n.Quarantine = recovery.QuarantineLeft(maxTTL, w.now-s.since, n.Joined, joinGap)
 		}
 		nodes = append(nodes, n)
 	}
@@ -166,10 +174,13 @@ func (w *world) doNode(state machine.Efficiency, address string, a fleet.Action)
 	switch a.Kind {
 	case fleet.Join:
 		w.joins++
-		if s.join == "" {
+		s.join, s.joined, s.since = fleet.JoinNonce(state.Version, fmt.Sprint(w.joins)), w.now, w.now
+	case fleet.Rejoin:
+		require.Equal(w.t, s.join, a.Join)
+		if w.now-s.joined >= joinGap {
 			s.since = w.now
 		}
-		s.join = fleet.JoinNonce(state.Version, fmt.Sprint(w.joins))
+		s.joined = w.now
 	case fleet.Advance:
 		if s.live != nil && s.live.Fleet == a.Goal.Fleet {
 			s.live.Version, s.live.Successor = max(s.live.Version, a.Goal.Version), a.Goal.Successor
@@ -310,4 +321,41 @@ func (w *world) provideFloor() {
 	}
 	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, false)
 	w.apply(&machine.Reconcile{Version: e.Version, Ceiling: 1 << 45, Lives: e.Lives, Past: e.Past})
+}
+
+// An address leads to a new server, back to the old one, and to the new one again. Its quarantine starts again,
+// although it was joined long ago.
+func TestQuarantineStartsAgainWhenAnAddressLeadsBack(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"for a long time": (*world).run,
+		"for a while": func(w *world) {
+			w.step(-1)
+			w.step(-1)
+		},
+		"unseen by this leader": func(w *world) {
+			w.now += joinGap
+			w.plan = fleet.NewPlan()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			first := w.at["a:1"]
+			w.move("a:1")
+			second := w.at["a:1"]
+			for range 50 {
+				w.step(-1)
+			}
+			require.NotEmpty(t, second.join)
+			w.moveBack("a:1", first)
+			change(w)
+			w.moveBack("a:1", second)
+			back := w.now
+			for second.live == nil {
+				w.step(-1)
+			}
+			require.GreaterOrEqual(t, w.now-back, maxTTL)
+			w.run()
+			w.requireRecovered()
+		})
+	}
 }

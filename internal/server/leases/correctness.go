@@ -22,7 +22,13 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		return nil, a.abandon(caller, s, waitOver(ctx, caller, err))
+		err = waitOver(ctx, caller, err)
+		if a.request.Wait && a.call.SessionId != "" && errors.Is(err, engine.ErrHeld) {
+			grant, err = a.endWait(caller, s, err)
+		}
+	}
+	if err != nil {
+		return nil, a.abandon(caller, s, err)
 	}
 	return a.response(grant, s.id, s.ttl), nil
 }
@@ -38,7 +44,7 @@ func (a *acquisition) openSession(ctx context.Context) (*session, error) {
 	}
 	s, err := a.sessions.attach(ctx, a.session)
 	if err == nil && a.call.Nonce == 0 {
-		a.request.Nonce, err = s.nextNonce(ctx)
+		a.request.Nonce, err = s.nextNonce()
 	}
 	return s, err
 }
@@ -64,8 +70,7 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.G
 		select {
 		case err := <-done:
 			if err == nil { // the caller counts the TTL from the answer
-				err = s.renew(caller)
-				err = grantedBut(err)
+				err = grantedBut(s.renew(caller))
 			}
 			return grant, err
 		case <-keepAlive.C:
@@ -96,25 +101,37 @@ func waitOver(ctx, caller context.Context, err error) error {
 	return err
 }
 
+// endWait ends an attempt that has waited long enough, before the answer: nobody would know
+// of a later grant. Another copy of the attempt may have been granted meanwhile. Then endWait
+// returns its grant, because only the copies of the attempt together know who wants it. Only
+// the log knows which came first, so it decides, as for an attempt that never waited.
+func (a *acquisition) endWait(caller context.Context, s *session, held error) (engine.Grant, error) {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
+	defer cancel()
+	last := a.request
+	last.Wait, last.Queued = false, nil
+	grant, err := s.raft.Acquire(cleanup, last)
+	switch {
+	case err == nil:
+		return grant, grantedBut(s.renew(cleanup))
+	case errors.Is(err, engine.ErrHeld), errors.Is(err, engine.ErrLost):
+		return engine.Grant{}, held
+	}
+	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and nonce (%w)",
+		engine.ErrUncertain, a.request.Nonce, err)
+}
+
 // abandon ends a failed attempt, so that it leaves nothing behind, and returns the error for
 // the caller. A refused attempt has left nothing. An attempt with an uncertain outcome stays
-// if the caller can repeat it by its nonce. One that has waited long enough is ended before
-// the answer, or the answer is uncertain: nobody would know of a later grant.
+// if the caller can repeat it by its nonce.
 func (a *acquisition) abandon(ctx context.Context, s *session, err error) error {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	waited := a.request.Wait && errors.Is(err, engine.ErrHeld)
-	uncertain := errors.Is(err, engine.ErrUncertain)
 	switch {
 	case a.call.SessionId == "":
 		_ = s.close(cleanup) // otherwise it expires
-		return err
-	case !waited && !uncertain, uncertain && a.call.Nonce != 0:
-		return err
-	}
-	if left := s.raft.Release(cleanup, engine.Held{Nonce: a.request.Nonce}); left != nil && !errors.Is(left, engine.ErrLost) {
-		return fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and nonce (%w)",
-			engine.ErrUncertain, a.request.Nonce, left)
+	case a.call.Nonce == 0 && errors.Is(err, engine.ErrUncertain):
+		_ = s.raft.Release(cleanup, engine.Held{Nonce: a.request.Nonce}) // otherwise it ends with the session
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // Renew extends a lease in efficiency mode, or the session of a lease in
@@ -50,13 +51,13 @@ func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.R
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := found.tokens(ctx)
+	holds, err := found.raft.Holds()
 	if err != nil {
 		return nil, err
 	}
 	response := &pb.RenewResponse{SessionId: found.id.String(), Ttl: wire.DurationText(found.ttl)}
-	for _, token := range tokens {
-		response.Tokens = append(response.Tokens, uint64(token))
+	for _, h := range holds {
+		response.Tokens = append(response.Tokens, uint64(h.Token))
 	}
 	if r.Token != 0 && !slices.Contains(response.Tokens, r.Token) {
 		return nil, fmt.Errorf("renew %q: %w with token %d", r.Resource, engine.ErrNotHeld, r.Token)
@@ -147,14 +148,14 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 	if err != nil {
 		return false, err
 	}
-	tokens, err := found.tokens(ctx)
+	attempt, err := found.raft.Attempt(nonce)
 	if err != nil {
 		return false, err
 	}
 	if err := found.raft.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
 		return false, err
 	}
-	_, held := tokens[nonce]
+	held := attempt.Code == machine.Granted
 	if hasMark(id, singleMark) {
 		return held, s.closeUnused(ctx, found)
 	}
@@ -164,11 +165,11 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 // closeUnused closes a session that was opened for one lease, unless the caller
 // has used it for others.
 func (s *Service) closeUnused(ctx context.Context, found *session) error {
-	requests, err := s.router.Node.Session(ctx, found.id, raftstore.Stale)
+	requests, err := s.router.Node.Requests(ctx, found.id, raftstore.Stale)
 	if errors.Is(err, engine.ErrNotHeld) {
 		return nil
 	}
-	if err != nil || len(requests) > 0 {
+	if err != nil || requests > 0 {
 		return err
 	}
 	return found.close(ctx)

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // unusedGrace is how long, after two TTLs without use, a session stays cached.
@@ -133,22 +133,11 @@ func (c *sessions) remove(s *session) {
 // session. A nonce that is chosen twice would return the grant of the first
 // attempt. Each leader has a range of its own, since it does not know which nonces
 // earlier leaders chose. In this range, the number is above every nonce that a swept
-// session chose, and above those that the session uses now.
-func (c *sessions) firstNonce(ctx context.Context, id engine.SessionID) (engine.Nonce, error) {
-	requests, err := c.router.Node.Session(ctx, id, raftstore.Stale)
-	if errors.Is(err, engine.ErrNotHeld) {
-		return 0, engine.ErrExpired
-	}
-	if err != nil {
-		return 0, err
-	}
-	first := engine.Nonce(c.router.Node.Status().Generation) << 32
-	for i := range requests {
-		first = max(first, requests[i].Party.Nonce)
-	}
+// session chose.
+func (c *sessions) firstNonce() engine.Nonce {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(first, c.sweptNonce), nil
+	return max(engine.Nonce(c.router.Node.Status().Generation)<<32, c.sweptNonce)
 }
 
 // sweep removes sessions that were not used for long. Their leases have expired.
@@ -207,25 +196,6 @@ func (s *session) close(ctx context.Context) error {
 	return err
 }
 
-// tokens returns the tokens of the leases in the session, as this member has
-// applied them.
-func (s *session) tokens(ctx context.Context) (map[engine.Nonce]fencing.Token, error) {
-	requests, err := s.cache.router.Node.Session(ctx, s.id, raftstore.Stale)
-	if errors.Is(err, engine.ErrNotHeld) {
-		return nil, engine.ErrExpired
-	}
-	if err != nil {
-		return nil, err
-	}
-	tokens := map[engine.Nonce]fencing.Token{}
-	for i := range requests {
-		if p := &requests[i].Party; p.Token != fencing.None {
-			tokens[p.Nonce] = p.Token
-		}
-	}
-	return tokens, nil
-}
-
 // lost notifies the streams of the client of a lost lease.
 func (s *session) lost(nonce engine.Nonce, err error) {
 	s.mu.Lock()
@@ -249,19 +219,18 @@ func (s *session) unlisten(st *stream) {
 	delete(s.listeners, st)
 }
 
-// nextNonce chooses a nonce for a caller that gave none.
-func (s *session) nextNonce(ctx context.Context) (engine.Nonce, error) {
+// nextNonce chooses a nonce for a caller that gave none. The session does not use it now.
+func (s *session) nextNonce() (engine.Nonce, error) {
+	first := s.cache.firstNonce()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lastNonce == 0 {
-		s.mu.Unlock() // firstNonce locks the cache, and its lock comes first
-		first, err := s.cache.firstNonce(ctx, s.id)
-		s.mu.Lock()
-		if err != nil {
-			return 0, err
-		}
-		s.lastNonce = max(s.lastNonce, first) // another caller may have been faster
+		s.lastNonce = first
 	}
-	s.lastNonce++
-	return s.lastNonce, nil
+	for {
+		s.lastNonce++
+		if used, err := s.raft.Attempt(s.lastNonce); err != nil || used.Code == machine.Ended {
+			return s.lastNonce, err
+		}
+	}
 }

@@ -104,10 +104,9 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: leases[i].Nonce, Lost: wire.FromError(err)})
 		default:
 			unknown = err
-			a.Failed = append(a.Failed, leases[i].Nonce)
 		}
 	}
-	if len(a.Failed) == len(leases) {
+	if len(a.Holds)+len(a.Lost) == 0 {
 		return unknown
 	}
 	return nil

@@ -29,7 +29,7 @@ func (st *stream) sessionToEnd(id engine.SessionID) (*session, error) {
 	if err == nil {
 		return s, nil
 	}
-	_, machineErr := st.service.router.Node.Session(st.ctx, id, raftstore.Linearizable)
+	_, machineErr := st.service.router.Node.Requests(st.ctx, id, raftstore.Linearizable)
 	switch {
 	case errors.Is(machineErr, engine.ErrNotHeld):
 		return nil, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
@@ -59,14 +59,11 @@ func (st *stream) attachSession(id engine.SessionID, a *pb.Answer) error {
 	if err := st.add(s); err != nil {
 		return err
 	}
-	tokens, err := s.tokens(st.ctx)
-	if err != nil {
-		return err
+	holds, err := s.raft.Holds()
+	for _, h := range holds {
+		a.Holds = append(a.Holds, &pb.Hold{Nonce: uint64(h.Nonce), Token: uint64(h.Token)})
 	}
-	for nonce, token := range tokens {
-		a.Holds = append(a.Holds, &pb.Hold{Nonce: uint64(nonce), Token: uint64(token)})
-	}
-	return nil
+	return err
 }
 
 // add makes a session available to the operations of the stream, and notifies the

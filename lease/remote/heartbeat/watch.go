@@ -16,9 +16,10 @@ import (
 // sent to it may or may not have had an effect.
 var ErrSilent = fmt.Errorf("%w: the member does not answer", engine.ErrUncertain)
 
-// Watch returns ErrSilent when the member at the other end of a connection is silent, or
-// the error with which its session stream ended. It opens that stream for its heartbeats
-// alone.
+// Watch returns ErrSilent when the member at the other end of a connection is silent, or the
+// cause when ctx ends. It opens a session stream for its heartbeats alone. A member that
+// refuses the stream, or ends it, has answered: Watch opens the next one after Interval, since
+// the member may fall silent later.
 func Watch(ctx context.Context, conn grpc.ClientConnInterface) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -28,15 +29,21 @@ func Watch(ctx context.Context, conn grpc.ClientConnInterface) error {
 			cancel(ErrSilent)
 		}
 	}()
-	stream, err := pb.NewLeaseServiceClient(conn).Session(ctx)
-	for err == nil {
-		_, err = stream.Recv()
+	again := time.NewTicker(Interval)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		stream, err := pb.NewLeaseServiceClient(conn).Session(ctx)
+		for err == nil {
+			_, err = stream.Recv()
+			received.Add(1)
+		}
 		received.Add(1)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
+	return context.Cause(ctx)
 }
 
 // Await returns true when no message was received for too long, and false when done is

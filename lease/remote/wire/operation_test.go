@@ -86,7 +86,6 @@ func checkResponse(t *testing.T, encoded []byte) {
 		require.NoError(t, err)
 		require.Equal(t, wire.Answer{ID: a.Id, Token: a.Token, Slot: a.Slot, Mode: mode}, have.Answers[i])
 		require.Nil(t, a.Error)
-		require.Empty(t, a.Failed)
 		require.Empty(t, a.Holds)
 		require.Empty(t, a.Name)
 		require.Empty(t, a.Lost)
@@ -102,7 +101,7 @@ var responses = []*pb.SessionResponse{
 	{},
 	{Answers: []*pb.Answer{{Id: 1}, {Id: 2, Token: 1 << 50, Mode: "correctness"}, {Id: 3, Token: 7, Mode: "efficiency", Slot: 9_999, Name: "n"}}},
 	{Answers: []*pb.Answer{{Id: 4, Mode: "unknown"}, {Id: 5, Slot: -1}, {Id: 6, Error: &pb.Error{Code: "held", Message: "no"}}}},
-	{Answers: []*pb.Answer{{Id: 7, Failed: []uint64{1, 2}, Holds: []*pb.Hold{{Nonce: 1, Token: 2}}}, {Lost: []*pb.Notice{{Nonce: 3}}}},
+	{Answers: []*pb.Answer{{Id: 7, Holds: []*pb.Hold{{Nonce: 1, Token: 2}}}, {Lost: []*pb.Notice{{Nonce: 3}}}},
 		Notices: []*pb.Notice{{Session: []byte{1}, Nonce: 2}, {Lost: &pb.Error{Code: "taken"}}}},
 }
 

@@ -1,4 +1,4 @@
-//go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
+//go:build unix
 
 package terminal
 
@@ -8,8 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/mattn/go-isatty"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // The sequences that enter and leave the alternate screen without a cursor.
@@ -18,11 +17,14 @@ const (
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 )
 
+// controls are the characters that a raw terminal passes on, instead of sending their signals.
+var controls = map[byte]syscall.Signal{0x03: syscall.SIGINT, 0x1a: syscall.SIGTSTP, 0x1c: syscall.SIGQUIT}
+
 // Screen is a terminal that a program draws on. Keys arrive one by one and are not
-// shown; Ctrl-C stays a signal.
+// shown; Ctrl-C, Ctrl-Z and Ctrl-\ remain signals.
 type Screen struct {
 	in, out *os.File
-	before  *unix.Termios
+	before  *term.State
 	color   bool
 	keys    chan Key
 	signals chan os.Signal
@@ -34,14 +36,11 @@ type Screen struct {
 
 // Open prepares a terminal. The caller must call Close to restore it.
 func Open(in, out *os.File) (*Screen, error) {
-	if !isatty.IsTerminal(in.Fd()) || !isatty.IsTerminal(out.Fd()) || os.Getenv("TERM") == "dumb" {
+	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) || os.Getenv("TERM") == "dumb" {
 		return nil, ErrNoTerminal
 	}
-	before, err := unix.IoctlGetTermios(int(in.Fd()), getTermios)
-	if err != nil {
-		return nil, ErrNoTerminal
-	}
-	s := &Screen{in: in, out: out, before: before, color: colored(), keys: make(chan Key, 64), signals: make(chan os.Signal, 8), done: make(chan struct{})}
+	s := &Screen{in: in, out: out, color: colored(), keys: make(chan Key, 64),
+		signals: make(chan os.Signal, 8), done: make(chan struct{})}
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
@@ -55,14 +54,15 @@ func Open(in, out *os.File) (*Screen, error) {
 func (s *Screen) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := *s.before
-	now.Lflag &^= unix.ICANON | unix.ECHO
-	now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(int(s.in.Fd()), setTermios, &now); err != nil {
+	before, err := term.MakeRaw(int(s.in.Fd()))
+	if err != nil {
 		return err
 	}
+	if !s.active {
+		s.before = before
+	}
 	s.active = true
-	_, err := s.out.WriteString(enterScreen)
+	_, err = s.out.WriteString(enterScreen)
 	return err
 }
 
@@ -75,7 +75,7 @@ func (s *Screen) leave() {
 	}
 	s.active = false
 	_, _ = s.out.WriteString(leaveScreen) // nothing can be done about a terminal that is gone
-	_ = unix.IoctlSetTermios(int(s.in.Fd()), setTermios, s.before)
+	_ = term.Restore(int(s.in.Fd()), s.before)
 }
 
 // Close restores the terminal.
@@ -86,23 +86,12 @@ func (s *Screen) Close() {
 }
 
 // Size returns the number of columns and lines.
-func (s *Screen) Size() (width, height int) { return sizeOf(s.out) }
-
-func sizeOf(file *os.File) (width, height int) {
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row == 0 {
+func (s *Screen) Size() (width, height int) {
+	width, height, err := term.GetSize(int(s.out.Fd()))
+	if err != nil || width == 0 || height == 0 {
 		return 80, 24
 	}
-	return int(size.Col), int(size.Row)
-}
-
-// WidthOf returns the number of columns of a terminal, or 0 for other files.
-func WidthOf(file *os.File) int {
-	if !isatty.IsTerminal(file.Fd()) {
-		return 0
-	}
-	width, _ := sizeOf(file)
-	return width
+	return width, height
 }
 
 // Keys returns what the user types.
@@ -126,6 +115,11 @@ func (s *Screen) read() {
 	buffer := make([]byte, 256)
 	for {
 		n, err := s.in.Read(buffer)
+		for _, b := range buffer[:n] {
+			if raised, ok := controls[b]; ok {
+				_ = syscall.Kill(0, raised) // to the process group, as the terminal would
+			}
+		}
 		for _, key := range decode(buffer[:n]) {
 			s.deliver(key)
 		}

@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !dragonfly && !freebsd && !netbsd && !openbsd
+//go:build !unix
 
 package terminal
 
@@ -21,6 +21,3 @@ func (*Screen) Keys() <-chan Key { return nil }
 
 // Draw does nothing.
 func (*Screen) Draw([]Line) error { return nil }
-
-// WidthOf returns 0: the width is unknown.
-func WidthOf(*os.File) int { return 0 }

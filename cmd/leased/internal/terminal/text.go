@@ -2,9 +2,13 @@ package terminal
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 )
 
 // ellipsis replaces the part of a text that does not fit.
@@ -51,32 +55,19 @@ func suspicious(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsPrint(r) || unicode.IsMark(r)
 }
 
-// wide are the characters that take two columns.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1}, {Lo: 0xffe0, Hi: 0xffe6, Stride: 1}},
-	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1}, {Lo: 0x1f900, Hi: 0x1faff, Stride: 1},
-		{Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
-}
+// cells counts columns in every locale in the same way: characters of ambiguous width take one.
+var cells = &runewidth.Condition{StrictEmojiNeutral: true}
 
-func runeWidth(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me):
-		return 0
-	case unicode.Is(wide, r):
-		return 2
-	}
-	return 1
-}
+// Width returns the number of columns of a text.
+func Width(text string) int { return cells.StringWidth(text) }
 
-// Width returns the number of columns that a clean text takes.
-func Width(text string) (n int) {
-	for _, r := range text {
-		n += runeWidth(r)
+// WidthOf returns the number of columns of a terminal, or 0 for other files.
+func WidthOf(file *os.File) int {
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err == nil && width == 0 {
+		return 80
 	}
-	return n
+	return width
 }
 
 // Fit cuts a clean text to a width, at its end or in its middle.
@@ -88,33 +79,10 @@ func Fit(text string, width int, middle bool) string {
 		return text
 	}
 	tail := ""
-	if keep := (width - 1) / 2; middle {
-		tail = last(text, keep)
+	if middle { // a wide character that is cut leaves a space
+		tail = strings.TrimLeft(cells.TruncateLeft(text, Width(text)-(width-1)/2, ""), " ")
 	}
-	return first(text, width-1-Width(tail)) + ellipsis + tail
-}
-
-// first returns the longest beginning of a text that fits into a width.
-func first(text string, width int) string {
-	for i, r := range text {
-		if width -= runeWidth(r); width < 0 {
-			return text[:i]
-		}
-	}
-	return text
-}
-
-// last returns the longest end of a text that fits into a width.
-func last(text string, width int) string {
-	end := len(text)
-	for end > 0 {
-		r, size := utf8.DecodeLastRuneInString(text[:end])
-		if width -= runeWidth(r); width < 0 {
-			break
-		}
-		end -= size
-	}
-	return text[end:]
+	return cells.Truncate(text, width-1-Width(tail), "") + ellipsis + tail
 }
 
 // pad fills a text with spaces up to a width.
