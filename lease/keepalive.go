@@ -13,8 +13,8 @@ import (
 // maxRelease bounds a release, and the close of a session.
 const maxRelease = 5 * time.Second
 
-// keepAlive runs one session of the core: it opens the session at the engine, does what
-// is due, and closes it. One goroutine serves any number of grants. The Client's mu guards
+// keepAlive runs one session of the core: it opens the session at the engine, performs the
+// actions that are due, and closes it. One goroutine serves any number of grants. The Client's mu guards
 // the fields below it.
 type keepAlive struct {
 	client  *Client
@@ -72,7 +72,7 @@ func (k *keepAlive) wakeUp() {
 	}
 }
 
-// run does what is due in the session, until the session is no longer needed.
+// run performs the actions that are due in the session, until the session is no longer needed.
 func (k *keepAlive) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -14,7 +14,7 @@ import (
 // do not run then.
 const maxTimer = time.Second
 
-// Actions are what is due in a session.
+// Actions are due in a session.
 type Actions struct {
 	// Ended are the grants whose deadline has passed.
 	Ended []*Grant
@@ -40,7 +40,7 @@ type Renewal struct {
 	round uint64
 }
 
-// Step returns what is due.
+// Step returns the actions that are due.
 func (s *Session) Step(now engine.Instant) Actions {
 	a := Actions{Ended: s.expire(now, s.mayBeDue(now)...)}
 	a.Next = min(maxTimer, s.untilDeadline(now))

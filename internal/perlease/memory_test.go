@@ -37,13 +37,6 @@ func newMemory() *memory {
 
 var clock = engine.MonotonicClock()
 
-// set changes m while others may be reading it.
-func (m *memory) set(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f()
-}
-
 func (m *memory) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -87,7 +87,9 @@ func TestWatchTakesReasonsFromTheLog(t *testing.T) {
 		reason string
 		do     func(nonce engine.Nonce, token fencing.Token) error
 	}{
-		{"released", func(nonce engine.Nonce, _ fencing.Token) error { return session.Release(testContext(t), engine.Held{Nonce: nonce}) }},
+		{"released", func(nonce engine.Nonce, _ fencing.Token) error {
+			return session.Release(testContext(t), engine.Held{Nonce: nonce})
+		}},
 		{"broken", func(_ engine.Nonce, token fencing.Token) error { return backend.Break(testContext(t), "a", token) }},
 		{"released", func(engine.Nonce, fencing.Token) error { return session.Close(testContext(t)) }},
 	} {

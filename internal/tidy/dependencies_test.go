@@ -22,7 +22,7 @@ var dependenciesRule = rule{
 // packages of this repository.
 var light = map[string][]string{
 	"fencing":     {},
-	"lease":       {"fencing", "lease/engine"},
+	"lease":       {"fencing", "lease/engine", "internal/clientcore"},
 	"storagegate": {"fencing"},
 }
 

@@ -41,15 +41,16 @@ var matrix = []place{
 	{folder: "lease/engine", ours: []string{"fencing"}, inTests: []string{"lease", "lease/memory"}},
 
 	// The client API. It imports no engine; its tests import the memory engine.
-	{folder: "lease", ours: []string{"fencing", "lease/engine"},
+	{folder: "lease", ours: []string{"fencing", "lease/engine", "internal/clientcore"},
 		inTests: []string{"lease/leasetest", "lease/memory", "storagegate/memgate"}},
 	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "lease/engine"}, theirs: testLibraries,
 		inTests: []string{"lease/memory"}},
 	{folder: "lease/memory", ours: []string{"fencing", "lease/engine", "raftstore/machine"},
 		inTests: []string{"lease/leasetest", "lease"}},
-	{folder: "lease/perlease", ours: []string{"fencing", "lease/engine"},
-		inTests: []string{"lease", "lease/leasetest", "lease/memory"}},
-	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
+	{folder: "internal/clientcore", ours: []string{"fencing", "lease/engine"}},
+	{folder: "internal/perlease", ours: []string{"fencing", "lease/engine"},
+		inTests: []string{"lease/leasetest"}},
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "internal/perlease", "api/...", "lease/remote/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver", "internal/golden"}},
 
 	// The pure core and the two adapters, which never import each other.
@@ -64,11 +65,11 @@ var matrix = []place{
 		inTests: []string{"internal/golden"}},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden", "internal/logtest"}},
-	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "redlockadapter/..."}, theirs: anything,
+	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "internal/perlease", "redlockadapter/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden", "internal/logtest"}},
 
 	// The client of a service, for both modes. Its tests run a service.
-	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,
+	{folder: "client", ours: []string{"fencing", "lease/...", "internal/clientcore", "internal/perlease", "redlockadapter/...", "api/..."}, theirs: anything,
 		inTests: append([]string{"internal/server/...", "raftstore/...", "storagegate/..."}, helpers...)},
 
 	// The gates import no lock client, not even in tests.
@@ -96,8 +97,8 @@ var matrix = []place{
 
 	// Property tests, examples and benchmarks. Of these only proptest imports the server.
 	{folder: "proptest/...", theirs: anything,
-		ours: append([]string{"proptest/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
-			"storagegate/...", "fencing", "api/...", "internal/progress"}, helpers...)},
+		ours: append([]string{"proptest/...", "client", "internal/clientcore", "internal/server/...", "redlockadapter/...", "raftstore/...",
+			"lease/...", "storagegate/...", "fencing", "api/...", "internal/progress"}, helpers...)},
 	{folder: "examples/...", theirs: anything,
 		ours: append([]string{"examples/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},

@@ -175,7 +175,7 @@ var controls = []Bounds{
 		Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1, Back: 2},
 	{Name: "standalone, an address leads back to a voter after another one has voted", Broken: BackAfterTime,
 		Prefix: after(moved[:2], []event{{quarantineEnds, 0, 1, 0, 0}}, reserved, []event{{initArrives, 0, 1, 0, 0}, {startAttempt, 0, 0, 0, 0}, {giveUp, 0, 1, 0, 0}}),
-		Nodes: 3, Attempts: 2, Standalone: true, Replaced: 1, Back: 1, Fail: true},
+		Nodes:  3, Attempts: 2, Standalone: true, Replaced: 1, Back: 1, Fail: true},
 	{Name: "nodes of a retired fleet are evidence", Broken: RetiredEvidence, Nodes: 2, Attempts: 1, Mode: efficiency, Ceiling: 1, Fleets: []uint8{0b01, 0b10}, Restores: 1, Start: retired},
 	{Name: "a restored log does not close the sets that it has forgotten", Broken: ForgottenSets, Prefix: forgotten, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Replaced: 1, Losses: 1, Former: true, Restores: 1, Ranges: 2},
 	{Name: "a restarted node never takes a lease back", Prefix: leased, Broken: NoTakeBack, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3,

@@ -57,7 +57,7 @@ type client struct {
 	w       *World
 	core    *clientcore.Core
 	engines map[engine.Mode]locks // AnyMode if there is one
-	follow  *topologyFollower             // of the topology; nil without a service of both modes
+	follow  *topologyFollower     // of the topology; nil without a service of both modes
 	policy  engine.Policy
 	armed   [steps]time.Duration // pauses at a later step
 	count   uint16               // sessions so far

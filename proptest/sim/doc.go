@@ -3,9 +3,9 @@
 // the same history, to the last event.
 //
 // It has no Raft library, sockets, disks or goroutines, so it does not test them.
-// Production code in it: raftstore/machine, raftstore/lessor, raftstore/proposer,
-// redlockadapter/quorum and recovery, internal/server/fleet, fencing, and the types of
-// lease/engine. Simulated: a small Raft, the network, clocks, and Redis nodes, which
+// Production code in it: internal/clientcore, raftstore/machine, raftstore/lessor,
+// raftstore/proposer, redlockadapter/quorum and recovery, internal/server/fleet, fencing,
+// and the types of lease/engine. Simulated: a small Raft, the network, clocks, and Redis nodes, which
 // are the model of package redisnode.
 //
 // Files, in reading order:
@@ -14,9 +14,9 @@
 //     without Redis, a standalone fleet, or a service with both modes;
 //   - world.go, run.go: World, the event loop, and [Run];
 //   - clock.go, network.go: the clock of each process, and message delivery;
-//   - client.go: a client that acquires, enters, reads, writes, renews and releases,
-//     through raftclient.go, redisclient.go, standaloneclient.go or router.go (both
-//     modes);
+//   - client.go: a client that acquires, enters, reads, writes and releases; holder.go: its
+//     leases, as internal/clientcore decides; raftclient.go, redisclient.go and
+//     standaloneclient.go: the engines; router.go: the topology that it follows;
 //   - cluster.go, replica.go, replication.go: the Raft cluster and its operator;
 //   - leader.go: the leader, on lessor and proposer; commitlog.go: checks in log order;
 //   - redisserver.go, keeper.go: Redis servers, and the leader's side of the fleet;

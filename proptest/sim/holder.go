@@ -199,7 +199,7 @@ func (c *client) reportLost(s *clientcore.Session, nonce engine.Nonce, err error
 	}
 }
 
-// stepSession does what is due in a session, as lease.keepAlive does.
+// stepSession performs the actions that are due in a session, as lease.keepAlive does.
 func (c *client) stepSession(s *clientcore.Session) {
 	record, ok := s.Owner.(*session)
 	if !ok || !s.IsOpen() || record.closed {
