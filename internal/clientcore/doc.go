@@ -6,7 +6,9 @@
 //     which mode serves a lock, which leases and waits a change ends;
 //   - [Session] has the attempts and grants of one session: their nonces, deadlines and
 //     renewals, what is lost, and what is released in the background;
-//   - [Call] is one acquisition: what to do after each answer.
+//   - [Call] is one acquisition: what to do after each answer;
+//   - [Members] and [Search] choose the member of the service that is asked, and the next
+//     one when that fails.
 //
 // The driver holds a mutex while it calls a method, and does what the method returns:
 // it sends a renewal, releases an attempt, reports a loss, asks again. Then it calls

@@ -50,7 +50,7 @@ var matrix = []place{
 	{folder: "internal/clientcore", ours: []string{"fencing", "lease/engine"}},
 	{folder: "internal/perlease", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease/leasetest"}},
-	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "internal/perlease", "api/...", "lease/remote/..."}, theirs: anything,
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "internal/clientcore", "internal/perlease", "api/...", "lease/remote/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver", "internal/golden"}},
 
 	// The pure core and the two adapters, which never import each other.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -28,13 +29,14 @@ type Backend struct {
 
 // settings say how to reach the members.
 type settings struct {
-	*members
-	timeout time.Duration
-	dial    []grpc.DialOption
-	tls     *tls.Config // nil for none
-	secret  string      // empty for none
-	clock   engine.Clock
-	unused  pendings
+	*clientcore.Members
+	endpoints []string
+	timeout   time.Duration
+	dial      []grpc.DialOption
+	tls       *tls.Config // nil for none
+	secret    string      // empty for none
+	clock     engine.Clock
+	unused    pendings
 }
 
 // memberTime returns how long one member that is not silent may take for an answer. It
@@ -99,7 +101,8 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"",
 			engine.ErrInvalid)
 	}
-	s := &settings{members: newMembers(slices.Clone(endpoints)), timeout: DefaultTimeout, clock: engine.MonotonicClock()}
+	endpoints = slices.Clone(endpoints)
+	s := &settings{Members: clientcore.NewMembers(endpoints), endpoints: endpoints, timeout: DefaultTimeout, clock: engine.MonotonicClock()}
 	for _, option := range options {
 		if err := option(s); err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
-	connectTime := owner.settings.connectTime(owner.settings.clock.Now(), address)
+	connectTime := owner.settings.ConnectTime(owner.settings.clock.Now(), address)
 	limit := time.AfterFunc(connectTime, cancel)
 	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
@@ -157,7 +157,7 @@ func (c *connection) receive() {
 			return
 		}
 		if c.received.Add(1) == 1 {
-			c.connector.settings.answered(c.address)
+			c.connector.settings.Answered(c.address)
 		}
 		for _, n := range response.Notices {
 			c.notice(n)

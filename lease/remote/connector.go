@@ -7,20 +7,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/heartbeat"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-const (
-	// The pause before the next member is tried grows from minPause to maxPause.
-	minPause = 5 * time.Millisecond
-	maxPause = 100 * time.Millisecond
-	// minStay is how long a member that cannot serve is kept at least, so that
-	// concurrent callers that all fail do not reconnect each time.
-	minStay = time.Second
-)
+// minStay is how long a member that cannot serve is kept at least, so that concurrent
+// callers that all fail do not reconnect each time.
+const minStay = time.Second
 
 // connector keeps one connection to a member, and searches for the member when there
 // is none.
@@ -41,49 +37,44 @@ func newConnector(s *settings, next int) *connector {
 	return &connector{settings: s, connecting: make(chan struct{}, 1), next: next}
 }
 
-// do makes a call on the connection in use. This is the only search for a member:
-// while a member cannot be reached, redirects to the leader or does not know the
-// caller, do tries the next one, until the timeout passes. It does not repeat a call
-// that may have had an effect.
+// do makes a call on the connection in use. While the call fails without any effect, it goes
+// to the member that clientcore.Members names next.
 func (c *connector) do(ctx context.Context, call func(*connection) error) error {
 	conn, err := c.try(ctx, call)
 	if err == nil {
 		return nil
 	}
-	limit := c.settings.clock.Now().Add(c.settings.timeout)
-	rejected := map[string]bool{} // members that do not know the caller
-	followed := map[string]bool{} // members that were named as the leader
-	var redirect error
-	for n := 0; err != nil; n++ {
+	search := clientcore.NewSearch(c.settings.clock.Now(), c.settings.timeout)
+	for err != nil {
 		switch {
 		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, errClosed):
 			return err
-		case errors.Is(err, wire.ErrNotLeader):
-			redirect = err
 		}
-		another := c.tryAnother(conn, err, rejected) && c.settings.clock.Now().Until(limit) > 0
-		if !another || !follow(err, followed) && sleep(ctx, min(minPause<<min(n, 10), maxPause)) != nil {
-			if conn == nil && redirect != nil {
-				return redirect // more telling than that another member is down
-			}
-			return err
+		turn := c.settings.Missed(c.settings.clock.Now(), search, missOf(conn, err))
+		if turn.Leave {
+			c.abandon(conn, turn.Leader, err)
+		}
+		if !turn.Again || turn.Pause > 0 && sleep(ctx, turn.Pause) != nil {
+			return turn.Err
 		}
 		conn, err = c.try(ctx, call)
 	}
 	return nil
 }
 
-// follow reports whether the next try needs no pause, because a member has named a leader
-// that was not tried yet. Two members that name each other are not asked without a pause.
-func follow(err error, followed map[string]bool) bool {
-	var redirect *wire.NotLeaderError
-	if !errors.As(err, &redirect) || redirect.Leader == "" || followed[redirect.Leader] {
-		return false
+// missOf describes a try that failed. conn is nil if the member could not be reached.
+func missOf(conn *connection, err error) clientcore.Miss {
+	miss := clientcore.Miss{Reached: conn != nil, Again: errors.Is(err, wire.ErrUnreachable), Rejected: errors.Is(err, wire.ErrUnauthenticated), Err: err}
+	if conn != nil {
+		miss.Address = conn.address
 	}
-	followed[redirect.Leader] = true
-	return true
+	var redirect *wire.NotLeaderError
+	if errors.As(err, &redirect) {
+		miss.Redirected, miss.Leader = true, redirect.Leader
+	}
+	return miss
 }
 
 // try makes a call once. The connection is nil if the member could not be reached. If the
@@ -107,34 +98,6 @@ func (c *connector) try(ctx context.Context, call func(*connection) error) (*con
 	return conn, err
 }
 
-// tryAnother reports whether another member may serve a call that failed without any
-// effect. conn is nil if the member could not be reached.
-func (c *connector) tryAnother(conn *connection, err error, rejected map[string]bool) bool {
-	var redirect *wire.NotLeaderError
-	switch {
-	case errors.Is(err, engine.ErrUncertain), errors.Is(err, errClosed):
-		return false
-	case conn == nil:
-		return errors.Is(err, wire.ErrUnreachable)
-	case errors.As(err, &redirect):
-		if redirect.Leader == "" {
-			clear(rejected) // an election is under way
-		}
-		leader := redirect.Leader
-		if c.settings.avoids(c.settings.clock.Now(), leader) {
-			leader = "" // the member does not know yet that the leader is gone
-		}
-		c.abandon(conn, leader, err)
-		return true
-	case errors.Is(err, wire.ErrUnauthenticated): // the member may not have read its users yet
-		c.abandon(conn, "", err)
-		again := rejected[conn.address]
-		rejected[conn.address] = true
-		return !again && len(rejected) < len(c.settings.endpoints)
-	}
-	return false
-}
-
 // connect returns the connection in use, or opens one.
 func (c *connector) connect(ctx context.Context) (*connection, error) {
 	if conn, err := c.current(); conn != nil || err != nil {
@@ -153,14 +116,14 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 	address := c.leader
 	began := c.settings.clock.Now()
 	if c.leader = ""; address == "" {
-		address, c.next = c.settings.members.next(began, c.next)
+		address, c.next = c.settings.Next(began, c.next)
 	}
 	c.mu.Unlock()
 	if err := secret.CheckAddress(address, c.settings.tls, c.settings.secret); err != nil { // a member sent the address
 		return nil, err
 	}
 	conn, err := openConnection(ctx, c, address)
-	c.settings.connected(c.settings.clock.Now(), began, address, err, ctx.Err() != nil)
+	c.settings.Connected(c.settings.clock.Now(), began, address, err, ctx.Err() != nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
 	}
@@ -202,7 +165,7 @@ func (c *connector) abandon(conn *connection, leader string, why error) {
 // fellSilent abandons a connection whose member is silent. Its operations are uncertain, and
 // their callers repeat them at another member.
 func (c *connector) fellSilent(conn *connection) {
-	c.settings.fellSilent(c.settings.clock.Now(), conn.address)
+	c.settings.FellSilent(c.settings.clock.Now(), conn.address)
 	c.abandon(conn, "", heartbeat.ErrSilent)
 }
 

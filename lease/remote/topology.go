@@ -137,7 +137,7 @@ func (w *topologyWatch) run() {
 	next := rand.N(len(w.settings.endpoints))
 	for w.ctx.Err() == nil {
 		var address string
-		address, next = w.settings.next(w.settings.clock.Now(), next)
+		address, next = w.settings.Next(w.settings.clock.Now(), next)
 		received, err := w.follow(address)
 		if received {
 			pause = minTopologyPause
@@ -169,21 +169,21 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	w.restart = cancel
 	w.mu.Unlock()
 	began := w.settings.clock.Now()
-	first := time.AfterFunc(w.settings.connectTime(began, address), func() {
-		w.settings.connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent, false)
+	first := time.AfterFunc(w.settings.ConnectTime(began, address), func() {
+		w.settings.Connected(w.settings.clock.Now(), began, address, heartbeat.ErrSilent, false)
 		cancel()
 	})
 	defer first.Stop()
 	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 	if err != nil {
 		if first.Stop() {
-			w.settings.connected(w.settings.clock.Now(), began, address, err, ctx.Err() != nil)
+			w.settings.Connected(w.settings.clock.Now(), began, address, err, ctx.Err() != nil)
 		}
 		return false, wire.FromStatus(err)
 	}
 	w.running.Go(func() {
 		if errors.Is(heartbeat.Watch(ctx, conn), heartbeat.ErrSilent) {
-			w.settings.fellSilent(w.settings.clock.Now(), address)
+			w.settings.FellSilent(w.settings.clock.Now(), address)
 			cancel()
 		}
 	})
@@ -193,8 +193,8 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 			return received, wire.FromStatus(err)
 		}
 		if first.Stop() {
-			w.settings.connected(w.settings.clock.Now(), began, address, nil, false)
-			w.settings.answered(address)
+			w.settings.Connected(w.settings.clock.Now(), began, address, nil, false)
+			w.settings.Answered(address)
 		}
 		topology, err := wire.ToTopology(message)
 		if err != nil {

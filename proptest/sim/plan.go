@@ -150,6 +150,11 @@ func (p Plan) soundNodeClocks() bool {
 	return !slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind >= DriftNode && f.Kind <= StopNode })
 }
 
+// soundClientClocks reports whether no fault changes the clock of a client.
+func (p Plan) soundClientClocks() bool {
+	return !slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind >= DriftClient && f.Kind <= StopClient })
+}
+
 // Random returns the plan of a seed, with faults of the given kinds or, without any, of a
 // random profile.
 func Random(seed uint64, kinds ...FaultKind) Plan {

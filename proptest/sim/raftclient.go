@@ -12,20 +12,18 @@ import (
 )
 
 const (
-	// callTimeout bounds one call to a member.
+	// callTimeout bounds an acquire in efficiency mode that does not wait for its lock, and
+	// waitTimeout one that does.
 	callTimeout = 500 * time.Millisecond
-	// waitTimeout bounds a call that waits for a lock.
 	waitTimeout = 2 * time.Second
-	// searchTimeout bounds the search for the leader.
-	searchTimeout = 5 * time.Second
 )
 
 // raftClient provides the locks of the correctness mode: it sends operations to the leader,
 // as lease/remote does.
 type raftClient struct {
 	*client
+	links    *links
 	sessions map[engine.SessionID]*raftSession
-	guess    int // the slot of the presumed leader
 }
 
 // raftSession is a session that was opened.
@@ -53,55 +51,14 @@ const (
 	uncertain                  // it may have had an effect
 )
 
-func (m *raftClient) start() { m.sessions = map[engine.SessionID]*raftSession{} }
-
-// request sends an operation to the presumed leader, then to the other nodes, until one
-// serves it. It does not repeat an operation that may have had an effect.
-func (m *raftClient) request(timeout time.Duration, do func(*replica, func(answer)), got func(answer, error)) {
-	m.search(m.w.now+searchTimeout, timeout, do, got)
-}
-
-func (m *raftClient) search(limit, timeout time.Duration, do func(*replica, func(answer)), got func(answer, error)) {
-	m.guess %= len(m.w.cluster.slots)
-	slot, done, life := m.w.cluster.slots[m.guess], false, m.life
-	m.w.send(m.process, slot.process, false, func() {
-		do(slot.replica, func(a answer) {
-			m.w.send(slot.process, m.process, false, func() {
-				if done || life != m.life {
-					return
-				}
-				done = true
-				if a.state != notLeader && a.state != uncertain {
-					got(a, nil)
-					return
-				}
-				m.guess++
-				if a.leader >= 0 {
-					m.guess = a.leader
-				}
-				switch {
-				case a.state == uncertain:
-					got(a, errTimeout)
-				case m.w.now >= limit:
-					got(a, engine.ErrUnavailable)
-				default:
-					m.w.timer(m.process, 30*time.Millisecond+m.w.random(60*time.Millisecond), func() { m.search(limit, timeout, do, got) })
-				}
-			})
-		})
-	})
-	m.w.timer(m.process, timeout, func() {
-		if !done {
-			done = true
-			m.guess++
-			got(answer{}, errTimeout)
-		}
-	})
+func (m *raftClient) start() {
+	m.sessions = map[engine.SessionID]*raftSession{}
+	m.links = newLinks(m.client)
 }
 
 func (m *raftClient) open(s *clientcore.Session, done func(error)) {
 	id, ttl := s.ID(), s.Key().TTL
-	m.request(callTimeout, func(r *replica, reply func(answer)) {
+	m.links.request(memberTime, func(r *replica, reply func(answer)) {
 		arrived := r.arrival()
 		r.propose(&machine.OpenSession{Session: id, TTL: ttl}, func(a answer) {
 			if a.state == served {
@@ -125,11 +82,11 @@ func (m *raftClient) acquire(s *clientcore.Session, request engine.Request, done
 	open := m.sessions[s.ID()]
 	request.Mode = engine.Correctness
 	command := &machine.Acquire{Session: s.ID(), Incarnation: open.incarnation, Request: request}
-	timeout := callTimeout
+	limit := memberTime
 	if request.Wait {
-		timeout = waitTimeout
+		limit = 0
 	}
-	m.request(timeout, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(a answer, err error) {
+	m.links.request(limit, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(a answer, err error) {
 		if err == nil {
 			err = acquireError(a.result, &request)
 		}
@@ -161,7 +118,7 @@ func acquireError(result machine.Result, request *engine.Request) error {
 
 func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]engine.Nonce, error)) {
 	open := m.sessions[s.ID()]
-	m.request(callTimeout, func(r *replica, reply func(answer)) { r.renew(s.ID(), open.incarnation, reply) }, func(a answer, err error) {
+	m.links.request(min(memberTime, m.policy.Renew), func(r *replica, reply func(answer)) { r.renew(s.ID(), open.incarnation, reply) }, func(a answer, err error) {
 		if err == nil && a.state == expired {
 			err = engine.ErrExpired
 		}
@@ -171,7 +128,7 @@ func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]e
 
 func (m *raftClient) release(s *clientcore.Session, held engine.Held, done func(error)) {
 	open := m.sessions[s.ID()]
-	m.request(callTimeout, func(r *replica, reply func(answer)) {
+	m.links.request(memberTime, func(r *replica, reply func(answer)) {
 		r.propose(&machine.Release{Session: s.ID(), Incarnation: open.incarnation, Nonce: held.Nonce}, reply)
 	}, func(_ answer, err error) {
 		if err == nil {
@@ -183,7 +140,7 @@ func (m *raftClient) release(s *clientcore.Session, held engine.Held, done func(
 
 func (m *raftClient) close(s *clientcore.Session, _ []engine.Held) {
 	open := m.sessions[s.ID()]
-	m.request(callTimeout, func(r *replica, reply func(answer)) {
+	m.links.request(memberTime, func(r *replica, reply func(answer)) {
 		r.propose(&machine.CloseSession{Session: s.ID(), Incarnation: open.incarnation}, reply)
 	}, func(answer, error) { delete(m.sessions, s.ID()) }) // otherwise it expires
 }

@@ -1,4 +1,4 @@
-package remote
+package clientcore
 
 import (
 	"sync"
@@ -21,9 +21,10 @@ const (
 	avoidTime = time.Second
 )
 
-// members decides which member is asked next, and for how long. It remembers which ones
-// have failed. All connections of a Backend share it.
-type members struct {
+// Members decides which member is asked next, and for how long. It remembers which ones
+// have failed. All connections of a client share it, and all methods may be
+// called concurrently.
+type Members struct {
 	endpoints []string
 
 	mu    sync.Mutex
@@ -37,14 +38,15 @@ type memberState struct {
 	slow   int            // how often minConnect is doubled for the next try to connect
 }
 
-func newMembers(endpoints []string) *members {
-	return &members{endpoints: endpoints, known: map[string]memberState{}}
+// NewMembers returns the members with these addresses.
+func NewMembers(endpoints []string) *Members {
+	return &Members{endpoints: endpoints, known: map[string]memberState{}}
 }
 
-// next returns the endpoint to ask: the first one from a position on that is not avoided,
+// Next returns the endpoint to ask: the first one from a position on that is not avoided,
 // otherwise the one whose failure is the longest ago, so that each gets its turn. It also
 // returns the position after it.
-func (m *members) next(now engine.Instant, from int) (address string, after int) {
+func (m *Members) Next(now engine.Instant, from int) (address string, after int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var longest time.Duration
@@ -61,16 +63,16 @@ func (m *members) next(now engine.Instant, from int) (address string, after int)
 	return address, after
 }
 
-// avoids reports whether a member was silent a moment ago.
-func (m *members) avoids(now engine.Instant, address string) bool {
+// Avoids reports whether a member was silent a moment ago.
+func (m *Members) Avoids(now engine.Instant, address string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.known[address]
 	return s.silent && now.Since(s.failed) < avoidTime
 }
 
-// connectTime returns how long to wait for a connection to a member.
-func (m *members) connectTime(now engine.Instant, address string) time.Duration {
+// ConnectTime returns how long to wait for a connection to a member.
+func (m *Members) ConnectTime(now engine.Instant, address string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.known[address]
@@ -81,25 +83,25 @@ func (m *members) connectTime(now engine.Instant, address string) time.Duration 
 	return min(minConnect<<s.slow, maxConnect)
 }
 
-// fellSilent records that a member sends nothing on its connection.
-func (m *members) fellSilent(now engine.Instant, address string) {
+// FellSilent records that a member sends nothing on its connection.
+func (m *Members) FellSilent(now engine.Instant, address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[address] = memberState{failed: now, silent: true, slow: m.known[address].slow}
 }
 
-// answered records that a member has sent a message.
-func (m *members) answered(address string) {
+// Answered records that a member has sent a message.
+func (m *Members) Answered(address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[address] = memberState{slow: m.known[address].slow}
 }
 
-// connected records the outcome of a try to connect. A connection alone does not show that
+// Connected records the outcome of a try to connect. A connection alone does not show that
 // the member answers: a proxy may have accepted it. The next try gets twice the time that
 // this one took. A try that ended with its caller counts as too slow if it had as much time
 // as others need, and otherwise says nothing.
-func (m *members) connected(now, began engine.Instant, address string, err error, left bool) {
+func (m *Members) Connected(now, began engine.Instant, address string, err error, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, took := m.known[address], now.Since(began)

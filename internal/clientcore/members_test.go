@@ -1,4 +1,4 @@
-package remote_test
+package clientcore_test
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 var errRefused = errors.New("connection refused")
 
 func TestMembers(t *testing.T) {
-	m := remote.NewMembers("a", "b", "c")
+	m := clientcore.NewMembers([]string{"a", "b", "c"})
 	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
 	turns := func() (all []string) {
 		for from := range 4 {
@@ -48,7 +48,7 @@ func TestMembers(t *testing.T) {
 }
 
 func TestConnectTime(t *testing.T) {
-	m := remote.NewMembers("a")
+	m := clientcore.NewMembers([]string{"a"})
 	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
 	try := func(took time.Duration, err error) {
 		began := now
@@ -95,7 +95,7 @@ func TestMembersRandomly(t *testing.T) {
 			name := fmt.Sprint("member-", i)
 			names, model[name] = append(names, name), &modelMember{failed: -1}
 		}
-		m := remote.NewMembers(names...)
+		m := clientcore.NewMembers(names)
 		start := engine.NewInstant(time.Unix(1000, 0), time.Hour)
 		elapsed, from := time.Duration(0), 0
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
@@ -166,4 +166,53 @@ func expected(model map[string]*modelMember, names []string, now time.Duration, 
 		return min(now-model[name].failed, time.Second)
 	}
 	return slices.MaxFunc(turn, func(a, b string) int { return int(age(a) - age(b)) })
+}
+
+// A search follows a redirect at once, but not to a member that was silent a moment ago, and not
+// twice to the same one without a pause.
+func TestSearchFollowsRedirects(t *testing.T) {
+	m := clientcore.NewMembers([]string{"a", "b", "c"})
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	s := clientcore.NewSearch(now, 5*time.Second)
+	redirect := func(to string) clientcore.Miss {
+		return clientcore.Miss{Address: "a", Reached: true, Redirected: true, Leader: to, Err: errors.New("not the leader")}
+	}
+	turn := m.Missed(now, s, redirect("b"))
+	require.True(t, turn.Again && turn.Leave)
+	require.Equal(t, "b", turn.Leader)
+	require.Zero(t, turn.Pause)
+	require.Positive(t, m.Missed(now, s, redirect("b")).Pause)
+	m.FellSilent(now, "c")
+	turn = m.Missed(now, s, redirect("c"))
+	require.True(t, turn.Again)
+	require.Empty(t, turn.Leader, "the member does not know yet that the leader is gone")
+	down := m.Missed(now.Add(5*time.Second), s, clientcore.Miss{Address: "b", Again: true, Err: errRefused})
+	require.False(t, down.Again, "the time has passed")
+	require.ErrorContains(t, down.Err, "not the leader", "more telling than that another member is down")
+}
+
+// A call that may have had an effect is not repeated by the search.
+func TestSearchEndsWithAnUncertainOutcome(t *testing.T) {
+	m := clientcore.NewMembers([]string{"a", "b"})
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	s := clientcore.NewSearch(now, 5*time.Second)
+	for _, reached := range []bool{true, false} {
+		turn := m.Missed(now, s, clientcore.Miss{Address: "a", Reached: reached, Again: true, Redirected: true, Err: engine.ErrUncertain})
+		require.False(t, turn.Again)
+		require.ErrorIs(t, turn.Err, engine.ErrUncertain)
+	}
+}
+
+// Each member is asked once whether it knows the caller.
+func TestSearchAsksMembersThatKnowTheCaller(t *testing.T) {
+	m := clientcore.NewMembers([]string{"a", "b", "c"})
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	s := clientcore.NewSearch(now, 5*time.Second)
+	reject := func(address string) bool {
+		return m.Missed(now, s, clientcore.Miss{Address: address, Reached: true, Rejected: true, Err: errRefused}).Again
+	}
+	require.True(t, reject("a"))
+	require.False(t, reject("a"), "it has rejected the caller before")
+	require.True(t, reject("b"))
+	require.False(t, reject("c"), "all have rejected the caller")
 }
