@@ -144,18 +144,20 @@ func useElsewhere(t *testing.T, granter, other string) {
 
 // useStream acquires, renews and releases leases on the stream of a member.
 func useStream(t *testing.T, address string) {
-	session, err := newClient(t, []string{address}).Efficiency().Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+	id, names := engine.NewSessionID(), []fencing.Resource{"fast/stream"}
+	session, err := newClient(t, []string{address}).Efficiency().Open(testContext(t), engine.SessionConfig{ID: id, TTL: longTTL})
 	require.NoError(t, err)
 	var last fencing.Token
 	for nonce := engine.Nonce(1); nonce <= 3; nonce++ {
-		grant, err := session.Acquire(testContext(t), engine.Request{Nonce: nonce, Resources: []fencing.Resource{"fast/stream"}})
+		grant, err := session.Acquire(testContext(t), engine.Request{Nonce: nonce, Resources: names})
 		require.NoError(t, err)
 		require.True(t, grant.Token.Newer(last))
 		last = grant.Token
-		extended, err := session.Renew(testContext(t))
+		held := engine.Held{Name: grant.Name, Session: id, Nonce: nonce, Resources: names, Token: grant.Token, TTL: longTTL}
+		extended, err := session.Renew(testContext(t), held)
 		require.NoError(t, err)
 		require.Equal(t, []engine.Nonce{nonce}, extended)
-		require.NoError(t, session.Release(testContext(t), engine.Held{Nonce: nonce}))
+		require.NoError(t, session.Release(testContext(t), held))
 	}
 }
 
