@@ -63,13 +63,16 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 	follower := c.follower()
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := newClient(b, []string{follower.spec.API}).Efficiency().Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+			id := engine.NewSessionID()
+			session, err := newClient(b, []string{follower.spec.API}).Efficiency().Open(testContext(b), engine.SessionConfig{ID: id, TTL: longTTL})
 			require.NoError(b, err)
 			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
-				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+				names := []fencing.Resource{fencing.Resource(name)}
+				grant, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: names})
+				if err != nil {
 					return err
 				}
-				return session.Release(ctx, engine.Held{Nonce: nonce})
+				return session.Release(ctx, engine.Held{Name: grant.Name, Session: id, Nonce: nonce, Resources: names, Token: grant.Token, TTL: longTTL})
 			})
 		})
 	}
