@@ -110,8 +110,7 @@ func (l *history) work(ctx context.Context, s engine.Session, resources []fencin
 		grant, err := s.Acquire(limited, r)
 		cancel()
 		if err != nil {
-			l.refused(err)
-			_ = s.Release(context.WithoutCancel(ctx), engine.Held{Nonce: nonce})
+			l.refused(err) // it has released what it may have acquired
 			continue
 		}
 		l.granted(resource, before, grant.Token)
@@ -122,7 +121,7 @@ func (l *history) work(ctx context.Context, s engine.Session, resources []fencin
 		}
 		runtime.Gosched()
 		l.ended(resource)
-		if err := s.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
+		if err := s.Release(ctx, heldOf(r, grant, faultTTL)); err != nil {
 			l.refused(err)
 		}
 	}

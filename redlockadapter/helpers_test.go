@@ -181,6 +181,11 @@ func open(t testing.TB, b engine.Backend, ttl time.Duration) engine.Session {
 	return s
 }
 
+// heldOf returns the lease of a grant.
+func heldOf(r engine.Request, g engine.Grant, ttl time.Duration) engine.Held {
+	return engine.Held{Name: g.Name, Nonce: r.Nonce, Resources: r.Resources, Token: g.Token, TTL: ttl, Holder: r.Holder}
+}
+
 func request(nonce engine.Nonce, resources ...fencing.Resource) engine.Request {
 	return engine.Request{Nonce: nonce, Resources: resources, Holder: "test"}
 }

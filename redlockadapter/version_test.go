@@ -122,7 +122,7 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
-		_, err = session.Renew(ctx, Held{Name: grant.Name, Nonce: 1, Resources: request(1, "e/migrating/2").Resources, Token: grant.Token, TTL: virtualTTL})
+		_, err = session.Renew(ctx, heldOf(request(1, "e/migrating/2"), grant, virtualTTL))
 		require.NoError(t, err)
 		require.ErrorIs(t, lostError(t, lost), engine.ErrTaken)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/migrating/1"))
