@@ -15,6 +15,10 @@ PARTS        = ./fencing ./raftstore/machine ./redlockadapter/quorum ./lease/rem
 # Timeout of the tests of one package. Three packages run at once, since tests
 # with servers mostly wait.
 TESTTIMEOUT ?= 15m
+# The packages that take longest begin first.
+SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|proptest/.*)
+# Tests on one goroutine, which the race detector would only slow down.
+SEQUENTIAL   = .*/leased/(internal/tidy|proptest|proptest/(redisnode|redlock|sim))
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # staticcheck has its own module, so that go.mod does not contain it.
@@ -39,7 +43,9 @@ run: ## Run the whole service on this machine, to try it out
 	$(GO) run ./cmd/leased dev
 
 test: deps lint bench-module release-test ## Run all checks and tests, with the race detector (installs missing servers)
-	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $(PKG)
+	packages=$$($(GO) list $(PKG) | grep -vxE '$(SEQUENTIAL)') && \
+	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $$(echo "$$packages" | grep -xE '$(SLOW)') $$(echo "$$packages" | grep -vxE '$(SLOW)')
+	$(GO) test -timeout $(TESTTIMEOUT) $$($(GO) list ./... | grep -xE '$(SEQUENTIAL)')
 	$(MAKE) prop
 
 quick: ## Run the tests that start no server, in less than a minute
