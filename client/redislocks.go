@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/perlease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
@@ -194,25 +195,32 @@ func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl 
 	return e.service.Acquire(ctx, session, ttl, request)
 }
 
-// Renew extends leases. Those that could not be extended directly are extended through a
-// member.
+// Renew extends leases. A lease on a lock that is leaving efficiency mode is not extended, and
+// a lease on a lock that has left it is lost. Leases that could not be extended directly are
+// extended through a member.
 func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
-	b := e.backend()
-	if b == nil {
-		e.usedService.Store(true)
-		return e.service.Renew(ctx, leases)
-	}
-	errs := b.Renew(ctx, leases)
-	var again []int // indices into leases
-	for i, err := range errs {
-		if err != nil && e.startDetour(ctx, leases[i].Resources, err) {
-			again = append(again, i)
+	errs := make([]error, len(leases))
+	var rest []int // indices into leases
+	topology := e.source.Topology()
+	for i := range leases {
+		if errs[i] = clientcore.ModeError(&topology, leases[i].Resources); errs[i] == nil {
+			rest = append(rest, i)
 		}
 	}
-	if len(again) > 0 {
+	if b := e.backend(); b != nil && len(rest) > 0 {
+		var again []int
+		for j, err := range b.Renew(ctx, pick(leases, rest)) {
+			errs[rest[j]] = err
+			if err != nil && e.startDetour(ctx, leases[rest[j]].Resources, err) {
+				again = append(again, rest[j])
+			}
+		}
+		rest = again
+	}
+	if len(rest) > 0 {
 		e.usedService.Store(true)
-		for j, err := range e.service.Renew(ctx, pick(leases, again)) {
-			errs[again[j]] = err
+		for j, err := range e.service.Renew(ctx, pick(leases, rest)) {
+			errs[rest[j]] = err
 		}
 	}
 	return errs

@@ -124,8 +124,8 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 		go r.cancelWhenRerouted(watching, resource, watched, cancel)
 		err := watched.Watch(watching, resource, changed)
 		cancel(nil)
-		r.checkDetour(ctx, watched, resource, err)
 		if !errors.Is(err, clientcore.ErrRerouted) && !errors.Is(context.Cause(watching), clientcore.ErrRerouted) {
+			r.checkDetour(ctx, watched, resource, err)
 			return err
 		}
 	}

@@ -23,6 +23,8 @@ type acquisition struct {
 	values   context.Context // of the hook Start; for the lease's context and the hooks
 	call     call
 	reroute  context.CancelCauseFunc // ends the ask under way, nil if there is none; guarded by the Client's mu
+	rerouted bool                    // since the last ask; guarded by the Client's mu
+	tried    bool
 	queued   atomic.Bool
 	waiting  hookQueue // calls of the hook Waiting
 }
@@ -123,6 +125,7 @@ func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, er
 		k := c.keepAliveOf(s)
 		if s.IsOpen() {
 			request := c.core.Ask(&a.core, now)
+			a.rerouted = false
 			c.mu.Unlock()
 			return k, request, nil
 		}
@@ -133,10 +136,10 @@ func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, er
 	}
 }
 
-// now returns the time of the first ask, which needs no second look at the clock, or of a
-// later one.
+// now returns the time. The first try needs no second look at the clock.
 func (a *acquisition) now() engine.Instant {
-	if a.core.Session() == nil && !a.settings.reentrant {
+	if !a.tried && !a.settings.reentrant {
+		a.tried = true
 		return a.core.Began
 	}
 	return a.client.clock.Now()
@@ -194,7 +197,6 @@ func (a *acquisition) askEngine(ctx context.Context, k *keepAlive, request engin
 	defer cancel(nil)
 	a.setReroute(cancel)
 	defer a.setReroute(nil)
-	a.client.syncTopology() // it may have changed before setReroute
 	answer, err := k.session.Acquire(asking, request)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), clientcore.ErrRerouted) {
 		err = clientcore.ErrRerouted
@@ -206,6 +208,9 @@ func (a *acquisition) setReroute(cancel context.CancelCauseFunc) {
 	a.client.mu.Lock()
 	defer a.client.mu.Unlock()
 	a.reroute = cancel
+	if cancel != nil && a.rerouted {
+		cancel(clientcore.ErrRerouted)
+	}
 }
 
 // reportQueued is the callback for an attempt that was queued.

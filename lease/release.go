@@ -62,8 +62,9 @@ func (k *keepAlive) release(ctx context.Context, held engine.Held, now engine.In
 	})
 	c.mu.Lock()
 	k.core.Released(held, err)
+	over := k.core.Over() != nil
 	c.mu.Unlock()
-	if err != nil || k.core.Fixed() {
+	if over || err != nil || k.core.Fixed() {
 		k.wakeUp()
 	}
 	return err

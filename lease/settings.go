@@ -89,6 +89,7 @@ func (c *Client) syncTopology() {
 	calls, lost := c.core.SetTopology(topology)
 	c.losing(lost)
 	for _, call := range calls {
+		call.Owner.(*acquisition).rerouted = true
 		if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
 			cancel(clientcore.ErrRerouted)
 		}

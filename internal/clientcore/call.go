@@ -43,6 +43,7 @@ func (c *Core) Route(a *Call, now engine.Instant, timing Timing, fixed bool) (*S
 		var err error
 		a.version = t.Version
 		if key.Mode, err = t.Route(a.Request); err != nil {
+			c.Leave(a, now) // a migration waits for what the attempt may hold
 			return nil, err
 		}
 	}
@@ -66,6 +67,9 @@ func (c *Core) Ask(a *Call, now engine.Instant) engine.Request {
 		s.lastNonce++
 		a.nonce, a.uncertain, a.lost = s.lastNonce, false, nil
 		s.attempts[a.nonce] = a
+	}
+	if s.key.Mode == engine.Efficiency {
+		a.lost = nil // SetTopology may have ended an earlier ask
 	}
 	a.asked = now
 	if s.key.Mode == engine.Efficiency && !a.Try {
@@ -142,7 +146,7 @@ func (a *Call) failed(err error) (ended []*Grant) {
 	case errors.Is(err, engine.ErrLost) && a.session.key.Mode != engine.Efficiency: // the session is lost
 		ended = a.session.End(err)
 		a.endAttempt(err)
-	case !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
+	case !errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUncertain), errors.Is(err, ErrRerouted):
 		a.uncertain = true
 	}
 	return ended
@@ -171,12 +175,17 @@ func (c *Core) stale(a *Call, err error) bool {
 }
 
 // endAttempt ends the open attempt without a grant. Unless err is a certain refusal the
-// attempt is released, so that the service does not grant it later.
+// attempt is released, so that the service does not grant it later. An engine without
+// sessions refuses an ask, not the earlier asks of the attempt, and keeps nothing of an ask that
+// it has answered.
 func (a *Call) endAttempt(err error) {
 	s := a.session
 	delete(s.attempts, a.nonce)
-	// An engine without sessions keeps nothing of an attempt that it has answered.
-	if !engine.Refused(err) && (a.uncertain || s.key.Mode != engine.Efficiency) {
+	open := !engine.Refused(err)
+	if s.key.Mode == engine.Efficiency {
+		open = a.uncertain
+	}
+	if open {
 		s.releaseLater(engine.Held{Session: s.id, Nonce: a.nonce, Resources: a.Request.Resources, TTL: s.key.TTL,
 			Holder: a.Request.Holder, Metadata: a.Request.Metadata})
 	}
@@ -194,5 +203,8 @@ func (c *Core) Leave(a *Call, now engine.Instant) {
 	}
 	a.session.users--
 	a.session.lastUsed = now
+	if a.session.users == 0 && !a.session.open {
+		c.remove(a.session)
+	}
 	a.session = nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -92,12 +93,22 @@ func (c *Core) SetTopology(topology engine.Topology) (reroute []*Call, lost []*G
 		if s.key.Mode != engine.Efficiency {
 			continue
 		}
-		for _, g := range s.inOrder() {
-			err := modeError(&topology, &g.Held)
+		loss := func(names []fencing.Resource) error {
 			if newFleet {
-				err = fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
+				return fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
 			}
-			if errors.Is(err, engine.ErrLost) {
+			if err := ModeError(&topology, names); errors.Is(err, engine.ErrLost) {
+				return err
+			}
+			return nil
+		}
+		for _, call := range s.attempts {
+			if err := loss(call.Request.Resources); err != nil {
+				call.lost = err // a grant may be on its way
+			}
+		}
+		for _, g := range s.inOrder() {
+			if err := loss(g.Held.Resources); err != nil {
 				s.end(g, err)
 				s.releaseLater(g.Held)
 				lost = append(lost, g)
@@ -107,11 +118,11 @@ func (c *Core) SetTopology(topology engine.Topology) (reroute []*Call, lost []*G
 	return reroute, lost
 }
 
-// modeError returns why a lease in efficiency mode cannot be renewed under a topology, nil
+// ModeError returns why a lease in efficiency mode cannot be renewed under a topology, nil
 // if it can: an error that matches engine.ErrLost if its lock has left the mode, a
 // MigratingError if it is leaving it.
-func modeError(topology *engine.Topology, held *engine.Held) error {
-	for _, name := range held.Resources {
+func ModeError(topology *engine.Topology, names []fencing.Resource) error {
+	for _, name := range names {
 		mode, err := topology.ModeOf(name)
 		if err != nil {
 			return err

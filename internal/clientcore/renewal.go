@@ -60,12 +60,10 @@ func (s *Session) Step(now engine.Instant) Actions {
 		}
 	}
 	a.Release = s.dueReleases(now, &a.Next)
-	if s.over != nil || !busy && now.Since(s.lastUsed) >= s.idleTime() {
-		if s.over == nil {
-			s.End(engine.ErrReleased)
-		}
-		a.Close = true
+	if s.over == nil && !busy && now.Since(s.lastUsed) >= s.idleTime() {
+		s.End(engine.ErrReleased)
 	}
+	a.Close = s.over != nil && s.users == 0 && s.releasing == 0 // until then it may get more to release
 	a.Next = max(a.Next, time.Millisecond)
 	return a
 }
@@ -157,7 +155,7 @@ func (s *Session) startRenewal(now engine.Instant) *Renewal {
 		return r
 	}
 	for _, g := range s.grants {
-		leaving := s.core.topology != nil && modeError(s.core.topology, &g.Held) != nil // it is held until its deadline
+		leaving := s.core.topology != nil && ModeError(s.core.topology, g.Held.Resources) != nil // it is held until its deadline
 		if g.Held.Name != "" && now.Until(g.Deadline()) > 0 && !leaving {
 			r.Held = append(r.Held, g.Held)
 		}

@@ -171,7 +171,7 @@ func (s *Session) expire(now engine.Instant, grants ...*Grant) (ended []*Grant) 
 // expiry returns why a grant was not renewed until its deadline.
 func (s *Session) expiry(g *Grant) error {
 	var migrating *engine.MigratingError
-	if t := s.core.topology; s.key.Mode == engine.Efficiency && t != nil && errors.As(modeError(t, &g.Held), &migrating) {
+	if t := s.core.topology; s.key.Mode == engine.Efficiency && t != nil && errors.As(ModeError(t, g.Held.Resources), &migrating) {
 		return fmt.Errorf("%w: %w", engine.ErrTaken, migrating)
 	}
 	return engine.ErrExpired

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -51,7 +52,9 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 // giveUp releases a lease of unknown age. It returns an error that says whether that is
 // certain.
 func (s *Session) giveUp(ctx context.Context, held engine.Held) error {
-	if err := s.engine.Release(context.WithoutCancel(ctx), held); err != nil && !errors.Is(err, engine.ErrLost) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(maxRelease, held.TTL))
+	defer cancel()
+	if err := s.engine.Release(ctx, held); err != nil && !errors.Is(err, engine.ErrLost) {
 		return engine.ErrUncertain
 	}
 	return engine.ErrUnavailable
@@ -89,6 +92,9 @@ func (s *Session) Release(ctx context.Context, held engine.Held) error {
 	}
 	return nil
 }
+
+// maxRelease bounds one release.
+const maxRelease = 5 * time.Second
 
 // maxReleases bounds the concurrent releases of Close.
 const maxReleases = 64

@@ -78,6 +78,9 @@ func (c *client) ask(a *attempt) {
 	c.engine(s).acquire(s, request, func(answer engine.Grant, err error) {
 		switch {
 		case a.over || asks != a.asks || a.token != fencing.None:
+			if err == nil && answer.Name != "" { // an engine without sessions ends an ask whose caller has left
+				c.engine(s).release(s, engine.Held{Name: answer.Name}, func(error) {})
+			}
 		case err != nil:
 			c.failed(a, err)
 		default:

@@ -1,0 +1,222 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// fakeRouted is a RoutedBackend whose sessions do what the test says.
+type fakeRouted struct {
+	engine.Backend
+	mu          sync.Mutex
+	topology    engine.Topology
+	changed     chan struct{}
+	acquire     func(ctx context.Context, mode engine.Mode, r engine.Request) (engine.Grant, error)
+	released    []engine.Held
+	asked       []engine.Mode
+	failRelease bool // the first
+}
+
+func (b *fakeRouted) set(t engine.Topology) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.topology = t
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+func (b *fakeRouted) Topology() engine.Topology {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.topology
+}
+func (b *fakeRouted) AwaitTopology(context.Context) error { return nil }
+func (b *fakeRouted) RefreshTopology()                    {}
+func (b *fakeRouted) NextTopology(ctx context.Context, after uint64) (engine.Topology, error) {
+	for {
+		b.mu.Lock()
+		t, changed := b.topology, b.changed
+		b.mu.Unlock()
+		if t.Version > after {
+			return t, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return engine.Topology{}, context.Cause(ctx)
+		}
+	}
+}
+func (b *fakeRouted) Open(_ context.Context, c engine.SessionConfig) (engine.Session, error) {
+	return &fakeSession{b, c}, nil
+}
+
+type fakeSession struct {
+	b *fakeRouted
+	c engine.SessionConfig
+}
+
+func (s *fakeSession) Acquire(ctx context.Context, r engine.Request) (engine.Grant, error) {
+	s.b.mu.Lock()
+	s.b.asked = append(s.b.asked, s.c.Mode)
+	s.b.mu.Unlock()
+	return s.b.acquire(ctx, s.c.Mode, r)
+}
+func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.Nonce, err error) {
+	for _, h := range held {
+		n = append(n, h.Nonce)
+	}
+	return n, nil
+}
+func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
+	if s.b.failRelease {
+		s.b.failRelease = false
+		time.Sleep(10 * time.Millisecond)
+		return engine.ErrUncertain
+	}
+	return s.Close(nil, h)
+}
+func (s *fakeSession) Close(_ context.Context, held ...engine.Held) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.b.released = append(s.b.released, held...)
+	return nil
+}
+
+// topo returns a topology in which the lock a has a mode.
+func topo(version uint64, mode engine.Mode) engine.Topology {
+	policies, err := engine.NewPolicies(engine.Policy{Prefix: "a", Mode: mode})
+	if err != nil {
+		panic(err)
+	}
+	return engine.Topology{Version: version, Ready: true, Policies: policies,
+		Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"x:1"}, MaxTTL: time.Minute}}
+}
+
+func newRouted(t *testing.T, options ...Option) (*fakeRouted, *Client) {
+	b := &fakeRouted{topology: topo(1, engine.Efficiency), changed: make(chan struct{})}
+	c, err := New(b, append(options, WithClock(engine.MonotonicClock()))...)
+	require.NoError(t, err)
+	return b, c
+}
+
+// waitsForever is an acquire that waits until its caller leaves.
+func waitsForever(ctx context.Context, _ engine.Mode, _ engine.Request) (engine.Grant, error) {
+	<-ctx.Done()
+	return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+}
+
+// A topology that another goroutine applies between the ask and the wait ends the wait.
+func TestRerouteBetweenAskAndSetReroute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newRouted(t)
+		b.acquire = waitsForever
+		defer c.Close(t.Context())
+		a := &acquisition{client: c, values: t.Context()}
+		require.NoError(t, a.settings.set(c, "a", false, nil))
+		a.core.Began = c.clock.Now()
+		a.core.Request, a.core.Owner = &a.settings.request, a
+		ctx, err := c.enter(t.Context(), &a.call)
+		require.NoError(t, err)
+		defer c.leave(&a.call)
+		require.NoError(t, a.learnPolicies(ctx))
+		k, request, err := a.begin(ctx)
+		require.NoError(t, err)
+
+		b.set(topo(2, engine.Correctness))
+		synctest.Wait() // followTopology applies it
+		require.EqualValues(t, 2, c.core.Topology().Version)
+
+		done := false
+		go func() { _, err = a.askEngine(ctx, k, request); done = true }()
+		time.Sleep(time.Hour)
+		require.True(t, done, "the call waits in efficiency mode for ever")
+		a.call.cancel(nil)
+		synctest.Wait()
+		a.leave()
+	})
+}
+
+// The pause between two tries grows while efficiency mode is not ready.
+func TestPauseGrowsWhileNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		b, c := newRouted(t, WithHooks(Hooks{Waiting: func(context.Context, Event) { n++ }}))
+		notReady := topo(1, engine.Efficiency)
+		notReady.Ready = false
+		b.topology = notReady
+		defer c.Close(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := c.Acquire(ctx, "a")
+		require.Error(t, err)
+		require.Less(t, n, 200, "tries within a minute")
+	})
+}
+
+// Close releases what an acquire under way was granted, or may have been granted.
+func TestCloseReleasesAcquireUnderWay(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, c := newRouted(t)
+			b.acquire = func(ctx context.Context, _ engine.Mode, r engine.Request) (engine.Grant, error) {
+				<-ctx.Done()
+				time.Sleep(time.Millisecond)
+				if granted { // the answer was on its way
+					return engine.Grant{Token: 1, Mode: engine.Efficiency, Sent: engine.MonotonicClock().Now(), Name: "n"}, nil
+				}
+				return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+			}
+			go c.Acquire(t.Context(), "a")
+			synctest.Wait()
+			require.NoError(t, c.Close(t.Context()))
+			synctest.Wait()
+			require.Len(t, b.released, 1, "granted: %v", granted)
+		})
+	}
+}
+
+// A wait that ends because its lock changes its mode is released: a member may still wait for
+// the lock.
+func TestReroutedWaitIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newRouted(t)
+		b.acquire = func(ctx context.Context, mode engine.Mode, r engine.Request) (engine.Grant, error) {
+			if mode == engine.Correctness {
+				return engine.Grant{Token: 1, Mode: mode}, nil
+			}
+			return waitsForever(ctx, mode, r)
+		}
+		defer c.Close(t.Context())
+		go func() { time.Sleep(time.Second); b.set(topo(2, engine.Correctness)) }()
+		_, err := c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		require.Len(t, b.released, 1, "the member still waits for the lock, or has granted it")
+	})
+}
+
+// Close releases what a Release under way could not release.
+func TestCloseReleasesWhatIsBeingReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newRouted(t)
+		b.acquire = func(_ context.Context, mode engine.Mode, _ engine.Request) (engine.Grant, error) {
+			return engine.Grant{Token: 1, Mode: mode, Sent: engine.MonotonicClock().Now(), Name: "n"}, nil
+		}
+		l, err := c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		b.failRelease = true
+		go func() { require.Error(t, l.Release(t.Context())) }()
+		synctest.Wait()
+		require.NoError(t, c.Close(t.Context()))
+		time.Sleep(time.Second)
+		require.Len(t, b.released, 1)
+	})
+}
