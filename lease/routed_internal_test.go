@@ -81,7 +81,7 @@ func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
 		time.Sleep(10 * time.Millisecond)
 		return engine.ErrUncertain
 	}
-	return s.Close(nil, h)
+	return s.Close(context.Background(), h)
 }
 func (s *fakeSession) Close(_ context.Context, held ...engine.Held) error {
 	s.b.mu.Lock()
