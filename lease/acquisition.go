@@ -160,7 +160,8 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 	if err != nil {
 		return nil, err
 	}
-	g := &heldGrant{keepAlive: k, kind: request.Kind, permits: request.Permits, named: a.settings.named, mode: answer.Mode, slot: answer.Slot, record: record}
+	g := &heldGrant{keepAlive: k, kind: request.Kind, permits: request.Permits, named: a.settings.named,
+		mode: answer.Mode, slot: answer.Slot, record: record}
 	g.Owner = g
 	now := c.clock.Now()
 	c.mu.Lock()

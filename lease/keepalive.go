@@ -52,7 +52,8 @@ func (k *keepAlive) open(ctx context.Context) error {
 		return nil
 	}
 	sent, key := c.clock.Now(), k.core.Key()
-	session, err := c.backend.Open(ctx, engine.SessionConfig{ID: k.core.ID(), TTL: key.TTL, Mode: key.Mode, Clock: c.clock, Lost: k.lost})
+	session, err := c.backend.Open(ctx, engine.SessionConfig{ID: k.core.ID(), TTL: key.TTL, Mode: key.Mode, Clock: c.clock,
+		Lost: k.lost})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}

@@ -117,8 +117,8 @@ func (s *Session) accept(now engine.Instant, c *Call, g *Grant, answer engine.Gr
 	} else if g.sent.IsZero() {
 		g.sent = c.asked
 	}
-	g.Held = engine.Held{Name: answer.Name, Session: s.id, Nonce: c.nonce, Resources: c.Request.Resources, Token: answer.Token,
-		TTL: s.key.TTL, Holder: c.Request.Holder, User: answer.User, Metadata: c.Request.Metadata}
+	g.Held = engine.Held{Name: answer.Name, Session: s.id, Nonce: c.nonce, Resources: c.Request.Resources,
+		Token: answer.Token, TTL: s.key.TTL, Holder: c.Request.Holder, User: answer.User, Metadata: c.Request.Metadata}
 	var err error
 	switch {
 	case s.over != nil:
@@ -171,7 +171,8 @@ func (s *Session) expire(now engine.Instant, grants ...*Grant) (ended []*Grant) 
 // expiry returns why a grant was not renewed until its deadline.
 func (s *Session) expiry(g *Grant) error {
 	var migrating *engine.MigratingError
-	if t := s.core.topology; s.key.Mode == engine.Efficiency && t != nil && errors.As(ModeError(t, g.Held.Resources), &migrating) {
+	t := s.core.topology
+	if s.key.Mode == engine.Efficiency && t != nil && errors.As(ModeError(t, g.Held.Resources), &migrating) {
 		return fmt.Errorf("%w: %w", engine.ErrTaken, migrating)
 	}
 	return engine.ErrExpired

@@ -43,7 +43,8 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // the moment of the grant is unknown
 		sent = s.config.Clock.Now()
 		if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
-			return engine.Grant{}, errors.Join(s.giveUp(ctx, held), fmt.Errorf("the lease was granted after a long wait, but could not be renewed: %s", err.Error()))
+			return engine.Grant{}, fmt.Errorf("%w: the lease was granted after a long wait, but could not be renewed: %s",
+				s.giveUp(ctx, held), err.Error())
 		}
 	}
 	return engine.Grant{Token: held.Token, Mode: engine.Efficiency, Sent: sent, Name: held.Name, User: held.User}, nil
