@@ -32,6 +32,14 @@ func (b *fakeRouted) set(t engine.Topology) {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
+
+// releases returns the leases that were released.
+func (b *fakeRouted) releases() []engine.Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.released
+}
+
 func (b *fakeRouted) Topology() engine.Topology {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,8 +84,11 @@ func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.
 	return n, nil
 }
 func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
-	if s.b.failRelease {
-		s.b.failRelease = false
+	s.b.mu.Lock()
+	fail := s.b.failRelease
+	s.b.failRelease = false
+	s.b.mu.Unlock()
+	if fail {
 		time.Sleep(10 * time.Millisecond)
 		return engine.ErrUncertain
 	}
@@ -179,7 +190,7 @@ func TestCloseReleasesAcquireUnderWay(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, c.Close(t.Context()))
 			synctest.Wait()
-			require.Len(t, b.released, 1, "granted: %v", granted)
+			require.Len(t, b.releases(), 1, "granted: %v", granted)
 		})
 	}
 }
@@ -200,7 +211,7 @@ func TestReroutedWaitIsReleased(t *testing.T) {
 		_, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
-		require.Len(t, b.released, 1, "the member still waits for the lock, or has granted it")
+		require.Len(t, b.releases(), 1, "the member still waits for the lock, or has granted it")
 	})
 }
 
@@ -213,11 +224,13 @@ func TestCloseReleasesWhatIsBeingReleased(t *testing.T) {
 		}
 		l, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
+		b.mu.Lock()
 		b.failRelease = true
+		b.mu.Unlock()
 		go func() { require.Error(t, l.Release(t.Context())) }()
 		synctest.Wait()
 		require.NoError(t, c.Close(t.Context()))
 		time.Sleep(time.Second)
-		require.Len(t, b.released, 1)
+		require.Len(t, b.releases(), 1)
 	})
 }

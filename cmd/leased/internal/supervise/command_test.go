@@ -244,7 +244,7 @@ func TestCommandGetsToken(t *testing.T) {
 // The connection is cut while a command runs that ignores SIGTERM, as do its
 // children. When the service grants the lock to the next holder, all must be dead.
 func TestCommandDiesBeforeLeaseExpires(t *testing.T) {
-	s := newFixtureWithTTL(t, shortTTL, "sh", "-c", stubborn)
+	s := newFixtureWithTTL(t, 3*shortTTL, "sh", "-c", stubborn) // on a busy machine a kill takes a while
 	s.start()
 	require.Equal(t, "ready", s.read())
 	next := s.client(s.memory)
