@@ -46,7 +46,7 @@ test: deps lint bench-module release-test ## Run all checks and tests, with the 
 	packages=$$($(GO) list $(PKG) | grep -vxE '$(SEQUENTIAL)') && \
 	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $$(echo "$$packages" | grep -xE '$(SLOW)') $$(echo "$$packages" | grep -vxE '$(SLOW)')
 	$(GO) test -timeout $(TESTTIMEOUT) $$($(GO) list ./... | grep -xE '$(SEQUENTIAL)')
-	$(MAKE) prop
+	$(GO) run ./proptest/prop -mutants=false
 
 quick: ## Run the tests that start no server, in less than a minute
 	$(GO) test -vet=off $$(GO=$(GO) scripts/quick-packages) ./internal/tidy
