@@ -6,27 +6,28 @@ PKG         ?= ./...
 BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
-# Options of the comparison and of its curves: bench/main.go and bench/curves/main.go list them.
+# Options of the comparison and of its curves: bench/main.go lists them.
 BENCHFLAGS  ?= -rounds 5 -time 2s
 CURVEFLAGS  ?= -rounds 3 -time 1s
 # Packages whose Go benchmarks docs/PERFORMANCE.md shows.
 GATES        = $(addprefix ./storagegate/,sqlgate/pgxgate sqlgate redisgate boltgate memgate)
-PARTS        = ./fencing ./raftstore/machine ./redlockadapter/quorum ./lease/remote/wire ./telemetry/metrics ./internal/server/metrics
-# Timeout of the tests of one package. Three packages run at once, since tests
-# with servers mostly wait.
+PARTS        = ./fencing/... ./raftstore/machine ./redlockadapter/quorum ./internal/wire ./telemetry/metrics ./internal/server/metrics
+# Timeout of the tests of one package. Several packages and tests run at once, since tests with servers mostly wait.
 TESTTIMEOUT ?= 15m
-# The packages that take longest begin first.
-SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|proptest/.*)
-# Tests on one goroutine, which the race detector would only slow down.
-SEQUENTIAL   = .*/leased/(internal/tidy|proptest|proptest/(redisnode|redlock|sim))
+# The packages that take longest begin first. lint has run go vet.
+SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|sdk/conformance|proptest/.*)
+# Packages without goroutines of their own, and tests of programs that they start: the race detector would only slow
+# them down. make race runs them with it.
+PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|clientcore|golden|logtest|openapi|screenshots|secret|server/dashboard|tidy|wire)|lease/engine|proptest|proptest/(linear|model|mutants|prop|property|redisnode|redlock|sim|torture)|raftstore/(lessor|machine|proposer)|redlockadapter/(quorum|recovery|scripts)|sdk/.*|storagegate/(internal/.*|recipes|sqlgate.*)|telemetry/(metrics|tracing))
+# Packages whose tests need processes or minutes. Elsewhere such tests are skipped by -short.
+PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/.*|storagegate/(sqlgate.*|objectgate|recipes))
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # staticcheck has its own module, so that go.mod does not contain it.
 STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help build release notice run test quick fuzz bench bench-gates bench-report microbench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
+.PHONY: help build release notice run test quick fuzz bench bench-gates bench-report microbench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test plain-test race race-test sdk-test typescript wheel integrations-test tofu-test kube-test kubernetes binary bench-sdk
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,16 +41,20 @@ release: ## Build the archives of a release into out/release/ (VERSION=v1.2.3; R
 	cd tools && $(GO) run ./release -root .. -out ../out/release -go $(GO) -version "$(VERSION)" $(RELEASEFLAGS)
 
 run: ## Run the whole service on this machine, to try it out
-	$(GO) run ./cmd/leased dev
+	@echo "building leased; the first build downloads modules and takes some minutes, later ones a second"
+	@mkdir -p out
+	@$(GO) build -o out/leased ./cmd/leased
+	@out/leased dev
 
-test: deps lint bench-module release-test ## Run all checks and tests, with the race detector (installs missing servers)
-	packages=$$($(GO) list $(PKG) | grep -vxE '$(SEQUENTIAL)') && \
-	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $$(echo "$$packages" | grep -xE '$(SLOW)') $$(echo "$$packages" | grep -vxE '$(SLOW)')
-	$(GO) test -timeout $(TESTTIMEOUT) $$($(GO) list ./... | grep -xE '$(SEQUENTIAL)')
-	$(GO) run ./proptest/prop -mutants=false
+test: deps ## Run all checks and tests (installs missing servers)
+	$(MAKE) --no-print-directory vet # compiles what the next steps would compile side by side
+	$(MAKE) --no-print-directory --output-sync=target -j2 lint bench-module integrations-test typescript
+	$(MAKE) --no-print-directory race-test
+	$(MAKE) --no-print-directory sdk-test
+	$(MAKE) --no-print-directory plain-test
 
-quick: ## Run the tests that start no server, in less than a minute
-	$(GO) test -vet=off $$(GO=$(GO) scripts/quick-packages) ./internal/tidy
+quick: ## Run the tests that start no process, in about a minute
+	$(GO) test -short -vet=off $$($(GO) list ./... | grep -vxE '$(PROCESSES)')
 
 fuzz: ## Fuzz every target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
@@ -63,8 +68,8 @@ bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md,
 	@mkdir -p out/bench
 	rm -f out/bench/*.json out/bench/*.txt
 	-cd bench && $(GO) run . $(BENCHFLAGS) -out ../out/bench/results.json
-	-cd bench && $(GO) run ./curves $(CURVEFLAGS) -out ../out/bench/curves.json
-	-cd bench && $(GO) run ./profiles -out ../out/bench/profiles.json
+	-cd bench && $(GO) run . -only waiters,batch,sessions,nodes,leases $(CURVEFLAGS) -out ../out/bench/curves.json
+	-cd bench && $(GO) run . -only profile -rounds 1 -time 10s -out ../out/bench/profiles.json
 	-$(MAKE) bench-gates
 	$(MAKE) bench-report
 
@@ -90,7 +95,7 @@ soak: deps ## Attack a server with 10,000 clients, then check the promises for D
 shuffle: deps ## Repeat all tests in random order until one fails
 	while CGO_ENABLED=1 $(GO) test -race -count=1 -shuffle=on -timeout 30m $(PKG); do :; done
 
-mutants: deps ## Check that the tests catch every known bug (RUN=regexp for some of them)
+mutants: deps kubernetes ## Check that the tests catch every known bug (RUN=regexp for some of them)
 	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')
 
 lint: gofmt vet staticcheck manifests ## Run gofmt, go vet and staticcheck, and check the Kubernetes manifests
@@ -108,7 +113,23 @@ fmt: ## Format the code
 clean: ## Remove build output
 	rm -rf bin out
 
+race: deps ## Run all tests with the race detector, also those of programs
+	CGO_ENABLED=1 $(GO) test -race -vet=off -p 3 -timeout 30m $(PKG)
+
 # Steps of the targets above.
+
+# Without debugging information a test links in half the time.
+NODWARF = -ldflags=-w
+
+ordered = $$(echo "$$packages" | grep -xE '$(SLOW)') $$(echo "$$packages" | grep -vxE '$(SLOW)')
+
+plain-test: typescript
+	@packages=$$($(GO) list $(PKG) | grep -xE '$(PLAIN)' | grep -v /sdk/suites) && set -x && \
+	$(GO) test -vet=off $(NODWARF) -p 2 -parallel 4 -timeout $(TESTTIMEOUT) $(ordered)
+
+race-test:
+	@packages=$$($(GO) list $(PKG) | grep -vxE '$(PLAIN)') && set -x && \
+	CGO_ENABLED=1 $(GO) test -race -vet=off $(NODWARF) -p 3 -timeout $(TESTTIMEOUT) $(ordered)
 
 deps:
 	@scripts/install-test-deps
@@ -127,13 +148,63 @@ staticcheck:
 		exit 1; }
 	$(GO) $(STATICCHECK) $(PKG)
 
-# The manifests are checked by a program in the module of the tools, so that go.mod does not contain Kubernetes.
+# The manifests are checked by a program in the module of the tools, so that go.mod does not contain Kubernetes. make
+# release-test runs the tests of tools that are left out here.
 manifests:
-	cd tools && $(GO) vet ./manifests && $(GO) test ./manifests && $(GO) run ./manifests ../deploy/kubernetes
+	cd tools && $(GO) vet ./... && $(GO) test -skip '^TestRelease$$' ./... && $(GO) run ./manifests ../deploy/kubernetes
 
-# The program that builds a release builds the one of this platform twice, and compares.
-release-test:
-	cd tools && $(GO) vet ./release && $(GO) test -count=1 -timeout $(TESTTIMEOUT) ./release
+release-test: ## Build the release of this platform twice, compare, and run the quick start with it
+	cd tools && $(GO) test -count=1 -timeout $(TESTTIMEOUT) ./release
+
+binary:
+	$(GO) build -o out/leased ./cmd/leased
+
+# The clients in other languages, against the real binary.
+sdk-test: export TEST_BINARY = $(CURDIR)/out/leased
+sdk-test: export GATE_WRITER = $(CURDIR)/out/gatewriter
+sdk-test: binary typescript
+	$(GO) build -o out/ ./sdk/conformance/gatewriter
+	cd sdk/python && /usr/bin/python3 -m flake8 src tests && /usr/bin/python3 -m mypy
+	$(GO) test -vet=off -count=1 -v -timeout $(TESTTIMEOUT) ./sdk/suites
+
+typescript: sdk/typescript/dist/index.js
+
+sdk/typescript/dist/index.js: sdk/typescript/package.json $(wildcard sdk/typescript/src/*.ts)
+	cd sdk/typescript && npm install --no-audit --no-fund --ignore-scripts && npx tsc && touch dist/index.js
+
+# Ratios to redis-py, etcd's and ZooKeeper's clients, for docs/PYTHON.md and docs/TYPESCRIPT.md.
+bench-sdk: binary typescript
+	scripts/install-bench-peers sdk
+	cd sdk/typescript && npm install --no-save --no-audit --no-fund --ignore-scripts etcd3@1.1.2
+	cd sdk/python && PYTHONPATH=src:tests /usr/bin/python3 tests/bench.py $(CURDIR)/out/leased
+
+wheel: ## Build the Python package into out/
+	@mkdir -p out && rm -rf out/wheel && cp -r sdk/python out/wheel
+	/usr/bin/python3 -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir out out/wheel
+	@ls out/leased-*.whl
+
+# The integrations are separate modules, so that nobody who imports leased downloads what they adapt.
+# make kube-test covers kubelock: client-go takes minutes to compile.
+INTEGRATIONS = gooselock gocronlock certmagicstore
+
+integrations-test: binary ## Run the tests of the integrations
+	@set -ex; for module in $(INTEGRATIONS); do cd $(CURDIR)/integrations/$$module; $(GO) vet ./...; $(GO) tool -modfile=../../tools/go.mod staticcheck ./...; \
+		TEST_BINARY=$(CURDIR)/out/leased $(GO) test -timeout $(TESTTIMEOUT) ./...; done
+
+tofu-test: binary ## Build OpenTofu, and run it against leased gate tfstate (the first build takes many minutes)
+	cd integrations/tfstate/tofu && $(GO) build -o $(CURDIR)/out/tofu github.com/opentofu/opentofu/cmd/tofu
+	cd integrations/tfstate && $(GO) vet ./... && TOFU=$(CURDIR)/out/tofu TEST_BINARY=$(CURDIR)/out/leased $(GO) test -count=1 -v ./...
+
+# kube-apiserver and etcd for tests; make rebuilds them only for another version.
+kubernetes: out/kube-apiserver
+out/kube-apiserver: integrations/kubelock/apiserver/go.mod
+	@mkdir -p out
+	cd integrations/kubelock/apiserver && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(CURDIR)/out/etcd go.etcd.io/etcd/server/v3
+	cd integrations/kubelock/apiserver && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(CURDIR)/out/ k8s.io/kubernetes/cmd/kube-apiserver
+
+kube-test: binary kubernetes ## Build kube-apiserver and etcd, and run controllers against them (the first build takes many minutes)
+	cd integrations/kubelock && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) test ./...
+	cd integrations/kubelock/e2e && $(GO) vet ./... && TEST_BINARY=$(CURDIR)/out/leased $(GO) test -count=1 -timeout $(TESTTIMEOUT) ./...
 
 # bench is a separate module, which ./... does not include.
 bench-module:

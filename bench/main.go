@@ -29,18 +29,22 @@ import (
 
 // flags of the command line.
 type flags struct {
-	only, targets, out, program, profile string
-	rounds, leases                       int
-	length                               time.Duration
+	only, targets, out, program, profile, keep string
+	rounds, max                                int
+	length                                     time.Duration
 }
 
 func main() {
 	var f flags
-	flag.StringVar(&f.only, "only", "", "workloads to measure, separated by commas; W1/256 is W1 with 256 workers (default all: "+strings.Join(work.Names(), ", ")+")")
-	flag.StringVar(&f.targets, "targets", "", "services to measure, separated by commas (default all: "+strings.Join(names(targets("")), ", ")+")")
+	flag.StringVar(&f.only, "only", "", "workloads to measure, separated by commas; W1/256 is W1 with 256 workers "+
+		"(default W1 to W7): "+strings.Join(work.Names(), ", "))
+	flag.StringVar(&f.targets, "targets", "", "services to measure, separated by commas (default all: "+
+		strings.Join(names(peers.Kinds("")), ", ")+")")
 	flag.IntVar(&f.rounds, "rounds", 5, "number of measurements of each target; the targets alternate")
 	flag.DurationVar(&f.length, "time", 3*time.Second, "length of one measurement, after a warm-up of a third of it")
-	flag.IntVar(&f.leases, "leases", 0, "number of leases that W3 holds (default 100000)")
+	flag.IntVar(&f.max, "max", 0, "largest number of leases, waiters or sessions (default: no limit)")
+	flag.StringVar(&f.keep, "keep", "", "folder that keeps the profiles of the workload profile, for 'go tool pprof' "+
+		"(default: they are removed)")
 	flag.StringVar(&f.out, "out", "", "file for the results, as JSON")
 	flag.StringVar(&f.program, "leased", "", "program of the members of leased (default: built from this repository)")
 	flag.StringVar(&f.profile, "cpuprofile", "", "file for a CPU profile of this process, the client")
@@ -51,7 +55,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	var err error
 	if *child != "" {
-		err = work.Child(ctx, targets(f.program), *child, os.Stdin, os.Stdout)
+		err = work.Child(ctx, peers.Kinds(f.program), *child, os.Stdin, os.Stdout)
 	} else {
 		err = profiled(f.profile, func() error { return compare(ctx, f) })
 	}
@@ -63,7 +67,7 @@ func main() {
 
 // compare measures all chosen targets, prints the medians and stores the samples.
 func compare(ctx context.Context, f flags) error {
-	kinds, err := choose(targets(f.program), list(f.targets))
+	kinds, err := choose(peers.Kinds(f.program), list(f.targets))
 	if err != nil {
 		return err
 	}
@@ -72,12 +76,14 @@ func compare(ctx context.Context, f flags) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(), Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: meter.Commit()}
+	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(),
+		Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: meter.Commit()}
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	var failed error
 	run.Versions, err = work.Run(ctx, work.Settings{
-		Kinds: kinds, Only: list(f.only), Rounds: f.rounds, Length: f.length, Leases: f.leases, Dir: dir, Line: line,
+		Kinds: kinds, Only: list(f.only), Rounds: f.rounds, Length: f.length, Max: f.max, Dir: dir, Keep: f.keep,
+		Program: f.program, Line: line,
 		Measured: func(s results.Sample) {
 			run.Samples = append(run.Samples, s)
 			if f.out != "" { // after each sample, so that an interrupted run is not lost

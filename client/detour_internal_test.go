@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -26,7 +26,9 @@ func TestDetourBeginsAndEnds(t *testing.T) {
 	service, err := remote.New([]string{"127.0.0.1:1"})
 	require.NoError(t, err)
 	defer service.Close()
-	e := newRedisLocks(service, config{logger: slog.New(slog.DiscardHandler), redis: func(string) *redis.Options { return &redis.Options{} }})
+	e := newRedisLocks(service, config{logger: slog.New(slog.DiscardHandler), redis: func(string) *redis.Options {
+		return &redis.Options{}
+	}})
 	clock := &setClock{now: engine.NewInstant(time.Unix(1000, 0), time.Hour)}
 	e.clock = clock
 	nodes := &redlockadapter.Backend{}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 // Option configures Dial.
@@ -72,9 +72,10 @@ func WithLeaseOptions(options ...lease.Option) Option {
 	return func(c *config) { c.lease = append(c.lease, options...) }
 }
 
-// WithRemoteOptions passes options to remote.New, such as remote.WithTimeout.
-func WithRemoteOptions(options ...remote.Option) Option {
-	return func(c *config) { c.remote = append(c.remote, options...) }
+// WithTimeout bounds the search of one call for a member that can serve it. The default
+// is 5 s, longer than a few leader elections.
+func WithTimeout(timeout time.Duration) Option {
+	return func(c *config) { c.remote = append(c.remote, remote.WithTimeout(timeout)) }
 }
 
 // Dial returns a Client for the service whose members have these API addresses, such as

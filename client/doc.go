@@ -1,8 +1,8 @@
 // Package client connects a program to a leased service.
 //
 // A lease alone does not protect data, because its holder may be paused and wake up
-// after the lease has passed to another holder. Send Lease.Token with each write to a
-// gate (package storagegate).
+// after the lease has passed to another holder. Write through a gate (package
+// storagegate) that lease.Gate binds to the lease.
 //
 // [Dial] returns one lease.Client for locks of both modes. The policies of the
 // service give each lock its mode and timings, and changes reach the program by
@@ -21,7 +21,6 @@
 // releases it. A holder of a lock that leaves efficiency mode cannot renew: it keeps
 // the lock for the rest of its TTL at most, and then loses it with lease.ErrTaken.
 //
-// The files, in reading order: dial.go (options), router.go (the mode of a request),
-// session.go and renewal.go (a session over both modes), redislocks.go (Redis directly
-// or through a member), redis.go (connections to Redis).
+// The files, in reading order: dial.go (options), router.go (which engine serves a lock),
+// redislocks.go (Redis directly or through a member), redis.go (connections to Redis).
 package client

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 // WithNodeTimeout bounds one request to one Redis node, for tests on a busy machine.
@@ -13,8 +12,9 @@ func WithNodeTimeout(timeout time.Duration) Option { return func(c *config) { c.
 
 // DialBackend is Dial without the lease.Client, for the conformance suite. Calls have a minute, so
 // that a busy machine makes none of them uncertain.
-func DialBackend(ctx context.Context, endpoints []string, options ...Option) (engine.Backend, func(context.Context) error, error) {
-	options = append(options, func(c *config) { c.remote = append(c.remote, remote.WithTimeout(time.Minute)) })
+func DialBackend(ctx context.Context, endpoints []string, options ...Option) (engine.Backend,
+	func(context.Context) error, error) {
+	options = append(options, WithTimeout(time.Minute))
 	r, _, err := dial(ctx, endpoints, options)
 	if err != nil {
 		return nil, nil, err

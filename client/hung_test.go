@@ -2,11 +2,15 @@ package client_test
 
 import (
 	"context"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 )
@@ -66,4 +70,29 @@ func TestObserverIsCutOffFromRedis(t *testing.T) {
 	require.NoError(t, observer.Break(testserver.Context(t), "fast/a", l.Token()))
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// A client that hangs while it connects to the nodes of a new fleet acquires through the service.
+func TestHungConnectToANewFleet(t *testing.T) {
+	t.Parallel()
+	s := startService(t, 1)
+	hangs := make(chan struct{})
+	fleet := startRedis(t, 3)
+	c, _ := s.dial(client.WithRedis(func(address string) *redis.Options {
+		return &redis.Options{Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if slices.Contains(fleetOf(fleet).Addresses, address) {
+				<-hangs
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}}
+	}))
+	t.Cleanup(func() { close(hangs) }) // before the client is closed
+	held, err := c.Acquire(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	s.setFleet(fleetOf(fleet), false)
+	<-held.Done() // the client knows the new fleet
+	l, err := c.Acquire(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	require.NoError(t, l.Release(testserver.Context(t)))
+	require.True(t, usesRedis(t, fleet))
 }

@@ -53,10 +53,12 @@ func TestMigrationToCorrectness(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 1)
 	holder, _ := s.dial()
-	for name, c := range map[fencing.Resource]*lease.Client{"fast/same": holder, "fast/other": first(s.dial()), "fast/through": first(s.dial(client.WithoutRedis()))} {
+	for name, c := range map[fencing.Resource]*lease.Client{"fast/same": holder, "fast/other": first(s.dial()),
+		"fast/through": first(s.dial(client.WithoutRedis()))} {
 		s.migrate("fast/", engine.Efficiency, true)
 		s.awaitMigrations()
-		held, err := holder.Acquire(testserver.Context(t), name, lease.WithoutRenewal()) // so that no renewal reports the loss
+		// So that no renewal reports the loss.
+		held, err := holder.Acquire(testserver.Context(t), name, lease.WithoutRenewal())
 		require.NoError(t, err)
 		require.Equal(t, engine.Efficiency, held.Mode())
 		waiting := start(t, c, name)
@@ -174,8 +176,7 @@ func TestMigrationsUnderLoad(t *testing.T) {
 			testserver.Eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 			continue
 		}
-		_, err := s.leader().SetPolicy(testserver.Context(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
-		require.NoError(t, err)
+		s.migrate("fast/", mode, true) // do not wait for the longest TTL
 		testserver.Eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 	}
 	cancel()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 const (

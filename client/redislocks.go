@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/perlease"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -39,6 +39,7 @@ type redisLocks struct {
 	clock   engine.Clock
 
 	direct      atomic.Pointer[direct]
+	closing     sync.WaitGroup
 	usedService atomic.Bool // a request has gone through the service
 	detouring   atomic.Bool // a detour began and no direct call has succeeded since
 
@@ -62,13 +63,16 @@ func newRedisLocks(source *remote.Backend, c config) *redisLocks {
 	return e
 }
 
-// connect connects to the Redis fleet of the current topology. It reports whether that
-// failed, so that the caller has to try again.
+// connect connects to the Redis fleet of the current topology. Requests go through the service
+// until it has. It reports whether that failed, so that the caller has to try again.
 func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()
 	if fleet.Equal(now.fleet) && (now.backend != nil || fleet.IsZero()) || e.config.noRedis {
 		return false
+	}
+	if !fleet.Equal(now.fleet) {
+		e.replace(&direct{fleet: fleet})
 	}
 	next := &direct{fleet: fleet}
 	if !fleet.IsZero() {
@@ -103,12 +107,15 @@ func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadap
 	return redlockadapter.New(ctx, config)
 }
 
-// replace replaces the connection and closes the former one.
+// replace replaces the connection and closes the former one in the background, since its
+// nodes may hang.
 func (e *redisLocks) replace(next *direct) {
 	if former := e.direct.Swap(next); former.backend != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = former.backend.Close(ctx) // leases end with their TTL
+		e.closing.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			defer cancel()
+			_ = former.backend.Close(ctx) // leases end with their TTL
+		})
 	}
 }
 
@@ -259,4 +266,7 @@ func (e *redisLocks) locks() engine.Backend {
 }
 
 // close closes the connections to Redis.
-func (e *redisLocks) close() { e.replace(&direct{}) }
+func (e *redisLocks) close() {
+	e.replace(&direct{})
+	e.closing.Wait()
+}

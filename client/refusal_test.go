@@ -17,7 +17,8 @@ import (
 // refusedTokens returns the tokens of the refused writes in the history of a lock.
 func (s *service) refusedTokens(lock string) (tokens []fencing.Token) {
 	s.Helper()
-	response, err := http.Post("http://"+s.members[0].server.Address()+"/v1/history", "application/json", strings.NewReader(`{"resource":"`+lock+`"}`))
+	response, err := http.Post("http://"+s.members[0].server.Address()+"/v1/history", "application/json",
+		strings.NewReader(`{"resource":"`+lock+`"}`))
 	require.NoError(s, err)
 	defer response.Body.Close()
 	require.Equal(s, http.StatusOK, response.StatusCode)
@@ -48,7 +49,8 @@ func TestReportRefusal(t *testing.T) {
 		l, err := c.Acquire(testserver.Context(t), fencing.Resource(lock))
 		require.NoError(t, err)
 		require.NoError(t, l.Release(testserver.Context(t)))
-		require.NoError(t, c.ReportRefusal(testserver.Context(t), lease.Refusal{Resource: fencing.Resource(lock), Token: l.Token(), Mark: l.Token() + 1, Gate: "sql"}))
+		require.NoError(t, c.ReportRefusal(testserver.Context(t), lease.Refusal{Resource: fencing.Resource(lock),
+			Token: l.Token(), Mark: l.Token() + 1, Gate: "sql"}))
 		require.Equal(t, []fencing.Token{l.Token()}, s.refusedTokens(lock))
 	}
 	err = c.ReportRefusal(testserver.Context(t), lease.Refusal{Resource: "slow/a", Reason: "bored", Gate: "sql"})

@@ -8,8 +8,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/perlease"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,11 +19,9 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -55,18 +54,16 @@ type member struct {
 
 func startMember(t testing.TB, id string, fleet engine.Fleet, change ...func(*server.Config)) *member {
 	t.Helper()
-	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub, StoreDeadline: time.Minute})
-	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	config := server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, RedisTimeout: busyTimeout, Version: "test"}
+	config := server.Config{Logger: quiet, Redis: fleet, RedisTimeout: busyTimeout, Version: "test",
+		Raft: raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, StoreDeadline: time.Minute}}
 	for _, f := range change {
 		f(&config)
 	}
 	s, err := server.New(config, listener)
 	require.NoError(t, err)
-	m := &member{node: node, server: s, done: make(chan error, 1)}
+	m := &member{node: s.Node(), server: s, done: make(chan error, 1)}
 	go func() { m.done <- s.Serve() }()
 	t.Cleanup(func() { m.stop(t) })
 	return m
@@ -76,7 +73,6 @@ func (m *member) stop(t testing.TB) {
 	m.once.Do(func() {
 		require.NoError(t, m.server.Close())
 		require.NoError(t, <-m.done)
-		require.NoError(t, m.node.Close())
 	})
 }
 
@@ -123,7 +119,22 @@ func startService(t testing.TB, size int, change ...func(*server.Config)) *servi
 	return s
 }
 
-func (s *service) leader() *raftstore.Node { return s.members[0].node }
+// atLeader makes a change at the leader, which on a busy machine may be another member than
+// the first.
+func (s *service) atLeader(change func(*raftstore.Node) error) {
+	s.Helper()
+	testserver.Eventually(s, "the leader makes a change", func() bool {
+		return slices.ContainsFunc(s.members, func(m *member) bool { return change(m.node) == nil })
+	})
+}
+
+func (s *service) setFleet(fleet engine.Fleet, force bool) {
+	s.Helper()
+	s.atLeader(func(n *raftstore.Node) error {
+		_, err := n.SetFleet(testserver.Context(s), fleet, 0, true, force)
+		return err
+	})
+}
 
 func (s *service) endpoints() (addresses []string) {
 	for _, m := range s.members {
@@ -134,8 +145,10 @@ func (s *service) endpoints() (addresses []string) {
 
 func (s *service) setPolicy(p engine.Policy, now bool) {
 	s.Helper()
-	_, err := s.leader().SetPolicy(testserver.Context(s), p, 0, now)
-	require.NoError(s, err)
+	s.atLeader(func(n *raftstore.Node) error {
+		_, err := n.SetPolicy(testserver.Context(s), p, 0, now)
+		return err
+	})
 }
 
 // awaitMigrations waits until no migration is under way at any member.
@@ -149,7 +162,7 @@ func (s *service) awaitMigrations() {
 					return false
 				}
 			}
-			return topology.Ready && topology.Version == s.leader().Topology().Version
+			return topology.Ready && topology.Version == s.members[0].node.Topology().Version
 		})
 	}
 }
@@ -197,7 +210,8 @@ func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
 // open returns a client.
 func (s *service) open(options ...client.Option) *lease.Client {
 	s.Helper()
-	c, err := client.Dial(testserver.Context(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
+	c, err := client.Dial(testserver.Context(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)},
+		options...)...)
 	require.NoError(s, err)
 	return c
 }
@@ -221,4 +235,4 @@ var cutOff = client.WithRedis(func(string) *redis.Options {
 	return &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errCut }}
 })
 
-var short = client.WithRemoteOptions(remote.WithTimeout(2 * time.Second))
+var short = client.WithTimeout(2 * time.Second)

@@ -8,13 +8,13 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // A lease that a client acquires directly from the Redis nodes belongs to the user as
@@ -23,7 +23,8 @@ import (
 func TestDirectLeaseBelongsToTheUser(t *testing.T) {
 	t.Parallel()
 	alices, bobs := secret.New(), secret.New()
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(alices)}, Rules: auth.AdminRules()},
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(alices)},
+		Rules: auth.AdminRules()},
 		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(bobs)}, Rules: auth.AdminRules()}})
 	s := startService(t, 1, func(c *server.Config) { c.Users = users })
 	c, _ := s.dial(client.WithSecret(alices))

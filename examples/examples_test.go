@@ -2,6 +2,7 @@ package examples
 
 import (
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,41 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/storagegate/boltgate"
+	"github.com/leased-project/leased/storagegate/filegate"
+	"github.com/leased-project/leased/storagegate/memgate"
+	"github.com/leased-project/leased/storagegate/objectgate"
+	"github.com/leased-project/leased/storagegate/redisgate"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
+
+// Every gate can be bound to a lease, without naming the type of its transactions.
+func _(l *lease.Lease, bolt *boltgate.Gate, file *filegate.Gate, memory *memgate.Gate[int], object *objectgate.Gate,
+	redis *redisgate.Gate, sql *sqlgate.Gate, pgx *pgxgate.Gate) []any {
+	return []any{lease.Gate(l, bolt), lease.Gate(l, file), lease.Gate(l, memory), lease.Gate(l, object),
+		lease.Gate(l, redis), lease.Gate(l, sql), lease.Gate(l, pgx)}
+}
+
+// No gate is missing above: a package that makes a gate of storagegate.NewBase is imported here.
+func TestEveryGateCanBeBound(t *testing.T) {
+	this, err := os.ReadFile("examples_test.go")
+	require.NoError(t, err)
+	found := 0
+	require.NoError(t, filepath.WalkDir("../storagegate", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if strings.Contains(string(source), "= storagegate.NewBase(") {
+			found++
+			require.Contains(t, string(this), `leased/`+filepath.ToSlash(filepath.Dir(path)[len("../"):])+`"`)
+		}
+		return err
+	}))
+	require.Equal(t, 7, found)
+}
 
 // shown finds the examples in the README: a command line and its output.
 var shown = regexp.MustCompile("(?m)^```(?:console|text)\n\\$ (go run \\./examples/\\w+)\n((?s:.*?))```$")
@@ -47,7 +82,8 @@ func startService(t *testing.T) string {
 	out, err := exec.Command("go", "build", "-o", binary, "../cmd/leased").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	api, raft := testserver.FreeAddr(t), testserver.FreeAddr(t)
-	service := exec.Command(binary, "dev", "--data", filepath.Join(t.TempDir(), "data"), "--listen", api, "--raft-listen", raft)
+	service := exec.Command(binary, "dev", "--data", filepath.Join(t.TempDir(), "data"), "--listen", api, "--raft-listen",
+		raft)
 	var log strings.Builder
 	service.Stderr = &log
 	stdout, err := service.StdoutPipe()

@@ -17,8 +17,9 @@
 //   - [Fence]: the rule applied to marks in memory.
 //   - [StaleError], [JumpError]: why a write was refused.
 //   - [Header], [MetadataKey], [EnvToken]: how a token is transmitted.
-//   - [Signer], [Verifier]: optional signatures, which prove that the lock service
-//     granted a token; [ParseSigner], [ParsePublicKeys]: their keys.
+//
+// Package signature adds optional signatures, which prove that the lock service
+// granted a token.
 //
 // The package imports only the standard library, so a storage server can
 // enforce tokens without importing a lock client.

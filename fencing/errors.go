@@ -18,37 +18,11 @@ var (
 	ErrNoToken = errors.New("no fencing token")
 	// ErrJump means that a token is further above the mark than the gate allows.
 	ErrJump = errors.New("fencing token jumps too far")
-	// ErrInvalidKey means that a key for signed tokens cannot be used.
-	ErrInvalidKey = errors.New("invalid key")
+	// ErrUnsigned means that a gate that verifies signatures has refused a token
+	// without a valid one. It matches ErrInvalidToken. Package signature has the
+	// reasons, which match both.
+	ErrUnsigned = fmt.Errorf("%w: no valid signature", ErrInvalidToken)
 )
-
-// The reasons why a Verifier refuses a signed token. Each matches ErrInvalidToken.
-var (
-	// ErrMalformedSigned means that a text is not a signed token, for example
-	// because it is a token without a signature.
-	ErrMalformedSigned error = invalidSigned("not a signed fencing token")
-	// ErrNewerSigned means that a newer build has signed the token, in a format that
-	// the gate does not read.
-	ErrNewerSigned error = invalidSigned("signed fencing token of a newer format")
-	// ErrUnknownKey means that the token is signed with a key that the gate does
-	// not have.
-	ErrUnknownKey error = invalidSigned("unknown signing key")
-	// ErrBadSignature means that the token was changed, or was signed for another
-	// resource.
-	ErrBadSignature error = invalidSigned("bad signature of a fencing token")
-	// ErrSignatureExpired means that the holder must get a new signature. The
-	// lease may still be held.
-	ErrSignatureExpired error = invalidSigned("signature of the fencing token has expired")
-)
-
-// invalidSigned is a reason to refuse a signed token.
-type invalidSigned string
-
-// Error returns the text.
-func (e invalidSigned) Error() string { return string(e) }
-
-// Is makes errors.Is match ErrInvalidToken.
-func (e invalidSigned) Is(target error) bool { return target == ErrInvalidToken }
 
 // StaleError is returned for a write whose Token is below the Mark, the newest
 // token admitted for the Resource. Nothing was written. It matches ErrStale,
@@ -85,7 +59,9 @@ type JumpError struct {
 
 // Error says what was refused and what an operator can do.
 func (e *JumpError) Error() string {
-	return fmt.Sprintf("fencing token %d for %q is more than %d above the mark %d; if the lock service granted it, an operator must raise the bound",
+	return fmt.Sprintf("fencing token %d for %q is more than %d above the mark %d; "+
+		"if the lock service granted it, raise the bound of the gate: MaxJump of its fencing.Rule, or 'leased gate ddl "+
+		"--max-jump' for SQL",
 		e.Token, string(e.Resource), e.MaxJump, e.Mark)
 }
 

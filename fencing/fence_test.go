@@ -41,7 +41,8 @@ func TestFenceAdmitsAndRefuses(t *testing.T) {
 // 32 bits of an old and a new token can be equal.
 func TestTokenOneFloorStepBelowTheMarkIsStale(t *testing.T) {
 	const token = fencing.Token(33)
-	for _, mark := range []fencing.Token{token + fencing.FloorStep, token + 5*fencing.FloorStep, token - 1 + fencing.FloorStep} {
+	for _, mark := range []fencing.Token{token + fencing.FloorStep, token + 5*fencing.FloorStep,
+		token - 1 + fencing.FloorStep} {
 		require.ErrorIs(t, fencing.Rule{}.Admit(orders, mark, token), fencing.ErrStale, "mark %d", mark)
 		require.ErrorIs(t, fencing.Rule{}.Enter(orders, mark, token), fencing.ErrStale, "mark %d", mark)
 		require.NoError(t, fencing.Rule{}.Admit(orders, token, mark), "mark %d", mark)
@@ -78,7 +79,8 @@ func TestEnterRefusesOlderWrites(t *testing.T) {
 	var f fencing.Fence
 	require.NoError(t, f.Admit(orders, 1))
 	require.NoError(t, f.Enter(orders, 2), "holder 2 is about to read")
-	require.ErrorIs(t, f.Admit(orders, 1), fencing.ErrStale, "otherwise holder 2 would overwrite a write that it has not read")
+	require.ErrorIs(t, f.Admit(orders, 1), fencing.ErrStale,
+		"otherwise holder 2 would overwrite a write that it has not read")
 }
 
 func TestMaxJump(t *testing.T) {
@@ -103,7 +105,8 @@ func TestMaxJump(t *testing.T) {
 func TestDefaultMaxJumpAllowsFloorSteps(t *testing.T) {
 	var rule fencing.Rule
 	require.NoError(t, rule.Admit(orders, 0, fencing.DefaultMaxJump))
-	require.ErrorIs(t, rule.Admit(orders, 0, fencing.DefaultMaxJump+1), fencing.ErrJump, "the zero value has the default bound")
+	require.ErrorIs(t, rule.Admit(orders, 0, fencing.DefaultMaxJump+1), fencing.ErrJump,
+		"the zero value has the default bound")
 	require.NoError(t, rule.Admit(orders, 0, 255*fencing.FloorStep))
 	const unixMillis = 1_790_000_000_000
 	require.ErrorIs(t, rule.Admit(orders, 5000, unixMillis), fencing.ErrJump)
@@ -136,7 +139,8 @@ func TestFenceAgreesWithAnOracle(t *testing.T) {
 				fits = fits && token >= earlier
 				largest = max(largest, earlier)
 			}
-			tooFar := fits && bound != 0 && token > largest+bound // without a bound the default applies, which these tokens do not reach
+			// Without a bound the default applies, which these tokens do not reach.
+			tooFar := fits && bound != 0 && token > largest+bound
 			missing := enter && token == fencing.None
 			want := fits && !tooFar && !missing
 

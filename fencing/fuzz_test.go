@@ -11,7 +11,8 @@ import (
 
 // FuzzToken checks that a token has one text form, which all its decoders accept.
 func FuzzToken(f *testing.F) {
-	for _, s := range []string{"", "0", "1", "01", "-1", "+1", " 1", "1e3", "9007199254740991", "9007199254740992", "99999999999999999999", "1\n"} {
+	for _, s := range []string{"", "0", "1", "01", "-1", "+1", " 1", "1e3", "9007199254740991", "9007199254740992",
+		"99999999999999999999", "1\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -39,7 +40,8 @@ func FuzzToken(f *testing.F) {
 // FuzzResource checks what a valid name excludes, and that a child process gets it
 // unchanged.
 func FuzzResource(f *testing.F) {
-	for _, s := range []string{"", "a", "orders/7", "a b", "a\x00b", "a\xffb", "é", "\u202e", strings.Repeat("x", MaxResourceLen+1), "�"} {
+	for _, s := range []string{"", "a", "orders/7", "a b", "a\x00b", "a\xffb", "é", "\u202e",
+		strings.Repeat("x", MaxResourceLen+1), "�"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -43,7 +43,9 @@ func TestUncertainAttemptIsReleased(t *testing.T) {
 	}{
 		{"uncertain", func(context.Context) error { return engine.ErrUncertain }},
 		{"no sentinel", func(context.Context) error { return errors.New("connection reset") }},
-		{"uncertain and unavailable", func(context.Context) error { return errors.Join(engine.ErrUncertain, engine.ErrUnavailable) }},
+		{"uncertain and unavailable", func(context.Context) error {
+			return errors.Join(engine.ErrUncertain, engine.ErrUnavailable)
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -280,7 +282,8 @@ func TestGrantOfALostSessionIsNotUsed(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.open = func(ctx context.Context, c engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
+			on.open = func(ctx context.Context, c engine.SessionConfig,
+				next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
 				c.Lost = nil // a service that does not report losses
 				return next(ctx, c)
 			}
@@ -301,7 +304,8 @@ func TestGrantOfALostSessionIsNotUsed(t *testing.T) {
 
 func TestPoliciesDecideTheMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t, lease.WithPolicies(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, engine.Policy{Mode: engine.Correctness}))
+		s := newSetup(t, lease.WithPolicies(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency},
+			engine.Policy{Mode: engine.Correctness}))
 		require.NoError(t, s.memory.SetPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}))
 		l, err := s.client.Acquire(t.Context(), "fast/a")
 		require.NoError(t, err)
@@ -318,7 +322,8 @@ func TestPoliciesDecideTheMode(t *testing.T) {
 
 func TestSetTakesTheShortestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t, lease.WithPolicies(engine.Policy{Prefix: "x/", TTL: time.Second}, engine.Policy{Prefix: "w/", TTL: time.Minute},
+		s := newSetup(t, lease.WithPolicies(engine.Policy{Prefix: "x/", TTL: time.Second},
+			engine.Policy{Prefix: "w/", TTL: time.Minute},
 			engine.Policy{Prefix: "y/", TTL: time.Minute, Drift: 400 * time.Millisecond}))
 		for _, set := range [][]fencing.Resource{{"w/1", "x/1"}, {"x/1", "w/1"}, {"x/2", "y/2"}} {
 			start := time.Now()

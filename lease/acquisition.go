@@ -79,21 +79,18 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	}
 }
 
-// failed waits as long as the core says after a failure. It returns an error if the call
-// ends.
+// failed passes a failure to the core and waits for the pause that the core returns. It
+// returns the error for the caller if the core gives up or ctx ends.
 func (a *acquisition) failed(ctx context.Context, err error) error {
 	c := a.client
-	now := c.clock.Now()
-	c.mu.Lock()
-	v := c.core.Failed(&a.core, now, err, ctx.Err() != nil)
-	c.losing(v.Ended)
-	s := a.core.Session()
-	over := s != nil && s.Over() != nil
-	c.mu.Unlock()
-	c.reportLost(now, v.Ended)
-	if over {
-		s.Owner.(*keepAlive).wakeUp()
-	}
+	var v clientcore.Verdict
+	c.update(func(now engine.Instant) []*clientcore.Grant {
+		v = c.core.Failed(&a.core, now, err, ctx.Err() != nil)
+		if s := a.core.Session(); s != nil && s.Over() != nil {
+			s.Owner.(*keepAlive).wakeUp()
+		}
+		return v.Ended
+	})
 	if !v.Again {
 		return v.Err
 	}
@@ -107,7 +104,7 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 	return nil
 }
 
-// begin returns the open session to ask in, and the request.
+// begin returns the session for the next ask, open, and the request to send.
 func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, error) {
 	c := a.client
 	c.syncTopology()
@@ -136,7 +133,7 @@ func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, er
 	}
 }
 
-// now returns the time. The first try needs no second look at the clock.
+// now returns the time. The first try reuses the reading of Acquire.
 func (a *acquisition) now() engine.Instant {
 	if !a.tried && !a.settings.reentrant {
 		a.tried = true
@@ -220,7 +217,7 @@ func (a *acquisition) reportQueued() {
 	a.reportWaiting(nil)
 }
 
-// reportWaiting has the hook called.
+// reportWaiting queues a call of the hook Waiting.
 func (a *acquisition) reportWaiting(err error) {
 	if hook := a.client.hooks.Waiting; hook != nil {
 		event := a.event(err)

@@ -49,8 +49,9 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 		return nil, fmt.Errorf("%w: the backend is nil", engine.ErrInvalid)
 	}
 	host, _ := os.Hostname() // without it the name is the process id alone
-	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), calls: map[*call]bool{},
-		core: clientcore.New(clientcore.Random{Jitter: func(d time.Duration) time.Duration { return rand.N(d) }, NewID: engine.NewSessionID})}
+	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()),
+		calls: map[*call]bool{}, core: clientcore.New(clientcore.Random{Jitter: rand.N[time.Duration],
+			NewID: engine.NewSessionID})}
 	c.routed, _ = backend.(engine.RoutedBackend)
 	for _, option := range options {
 		if err := option(c); err != nil {
@@ -83,7 +84,8 @@ func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, opti
 // when ctx ends or the lease is lost; work must then stop. Do returns the error of
 // work. If the lease was lost before work returned, the error also matches
 // ErrLost: a gate refuses what work wrote after the next holder's first write.
-func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(context.Context, *Lease) error, options ...AcquireOption) error {
+func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(context.Context, *Lease) error,
+	options ...AcquireOption) error {
 	l, ctx, err := c.acquire(ctx, resource, false, options)
 	if err != nil {
 		return err
@@ -148,18 +150,18 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 // error says so. Calls in progress return ErrClosed. Then Close runs the
 // functions of WithOnClose, once.
 func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	c.closed = true
-	onClose := c.onClose
-	c.onClose = nil
-	for call := range c.calls {
-		call.cancel(ErrClosed)
-	}
-	sessions, ended := c.core.Close()
-	c.losing(ended)
-	c.mu.Unlock()
-	c.cancel(ErrClosed)
-	c.reportLost(c.clock.Now(), ended)
+	var onClose []func(context.Context) error
+	var sessions []*clientcore.Session
+	c.update(func(engine.Instant) (ended []*clientcore.Grant) {
+		c.closed = true
+		onClose, c.onClose = c.onClose, nil
+		for call := range c.calls {
+			call.cancel(ErrClosed)
+		}
+		c.cancel(ErrClosed)
+		sessions, ended = c.core.Close()
+		return ended
+	})
 	for _, s := range sessions {
 		if s.Owner != nil {
 			s.Owner.(*keepAlive).wakeUp()
@@ -189,19 +191,10 @@ func (c *Client) awaitSessions(ctx context.Context) error {
 	return nil
 }
 
-// sessionNotClosed records that the service did not confirm the end of a session
-// while the client is being closed.
-func (c *Client) sessionNotClosed(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		c.closeErr = errors.Join(c.closeErr, err)
-	}
-}
-
 // acquire implements Acquire and TryAcquire. It also returns the context of the hook
 // Start, for work under the lease.
-func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, context.Context, error) {
+func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease,
+	context.Context, error) {
 	a := &acquisition{client: c}
 	err := a.settings.set(c, resource, try, options)
 	if c.hooks.Start != nil {

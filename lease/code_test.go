@@ -20,7 +20,7 @@ func TestCodeOfRefusedWrites(t *testing.T) {
 		"stale":            &fencing.StaleError{Resource: "a", Token: 1, Mark: 2},
 		"no-token":         fencing.ErrNoToken,
 		"jump":             &fencing.JumpError{Resource: "a", Token: 9, Mark: 2, MaxJump: 3},
-		"invalid-token":    fencing.ErrBadSignature,
+		"invalid-token":    fencing.ErrUnsigned,
 		"invalid-resource": fencing.ErrInvalidResource,
 		"internal":         errors.New("disk is full"),
 	} {
@@ -29,6 +29,7 @@ func TestCodeOfRefusedWrites(t *testing.T) {
 			require.Equal(t, want, lease.Code(fmt.Errorf("write: %w", err)))
 		}
 	}
-	require.Equal(t, "stale", lease.Code(&fencing.StaleError{Resource: "a", Mark: 2}), "a write without a token to a fenced resource")
+	require.Equal(t, "stale", lease.Code(&fencing.StaleError{Resource: "a", Mark: 2}),
+		"a write without a token to a fenced resource")
 	require.Equal(t, "uncertain", lease.Code(fmt.Errorf("%w: %w", fencing.ErrStale, lease.ErrUncertain)))
 }

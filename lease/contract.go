@@ -12,16 +12,10 @@ type (
 	Status = engine.Status
 	// Party is one holder or waiter of a lock.
 	Party = engine.Party
-	// Kind is exclusive, shared or one of several permits.
-	Kind = engine.Kind
+	// HeldError says who holds a lock; errors.As finds it in an ErrHeld of a service.
+	HeldError = engine.HeldError
 	// Refusal describes a write that a gate refused.
 	Refusal = engine.Refusal
-	// ModeError reports that a lock does not have the mode that the caller expects.
-	ModeError = engine.ModeError
-	// PolicyError reports two fields of a policy that contradict each other.
-	PolicyError = engine.PolicyError
-	// MigratingError reports that a lock is changing its mode.
-	MigratingError = engine.MigratingError
 )
 
 // The modes of a lock.
@@ -29,13 +23,6 @@ const (
 	AnyMode     = engine.AnyMode
 	Efficiency  = engine.Efficiency
 	Correctness = engine.Correctness
-)
-
-// The kinds of a lease.
-const (
-	Exclusive = engine.Exclusive
-	Shared    = engine.Shared
-	Permit    = engine.Permit
 )
 
 // The default TTL of a lock, and its limits.

@@ -28,7 +28,8 @@ type Leader struct {
 //
 // A leader that was paused does not know that it was replaced: every write must
 // carry the lease's token to a gate.
-func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func(context.Context, *Lease) error, options ...AcquireOption) error {
+func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func(context.Context, *Lease) error,
+	options ...AcquireOption) error {
 	for {
 		l, leadCtx, err := c.acquire(ctx, resource, false, options)
 		if err != nil {
@@ -70,7 +71,8 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed
 
 	var last Leader
 	first := true
-	err = c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return !clientcore.Final(err) }, func() error {
+	again := func(err error, _ time.Duration) bool { return !clientcore.Final(err) }
+	err = c.retry(ctx, c.clock.Now(), again, func() error {
 		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader
 			if len(s.Holders) > 0 {

@@ -27,6 +27,24 @@ func TestDoReportsThatTheClientWasClosed(t *testing.T) {
 	})
 }
 
+// TestCloseMeetsOtherCalls checks that calls on a lease may run while Close returns.
+func TestCloseMeetsOtherCalls(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetup(t)
+			l := s.acquire()
+			for range 2 {
+				go func() { _ = s.client.Close(context.Background()) }()
+			}
+			for range 20 {
+				go func() { _ = l.Err() }()
+			}
+			<-l.Done()
+			require.ErrorIs(t, l.Err(), lease.ErrClosed)
+		})
+	}
+}
+
 func TestElect(t *testing.T) {
 	mine := errors.New("the disk is on fire")
 	tests := []struct {
@@ -100,7 +118,8 @@ func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
 		require.NoError(t, s.client.Close(context.Background()))
 		require.ErrorIs(t, <-done, lease.ErrClosed)
 		require.Equal(t, lease.Leader{}, leaders[0])
-		require.Equal(t, lease.Leader{Holder: "tester", Token: l.Token(), Metadata: map[string]string{"at": "here"}}, leaders[1])
+		require.Equal(t, lease.Leader{Holder: "tester", Token: l.Token(), Metadata: map[string]string{"at": "here"}},
+			leaders[1])
 	})
 }
 

@@ -37,7 +37,7 @@ var (
 	ErrUncertain = engine.ErrUncertain
 
 	// ErrModeMismatch reports that the lock does not have the mode that the
-	// caller expects. The error is a *ModeError.
+	// caller expects. The error is an *engine.ModeError.
 	ErrModeMismatch = engine.ErrModeMismatch
 	// ErrUnsupported reports that the lock's mode does not support the request.
 	// The message names a mode that does.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -36,10 +36,11 @@ func ExampleClient_Do() {
 	balances := memgate.New[int](fencing.Rule{})
 
 	err := c.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
-		if err := balances.Enter(ctx, l.GateResource(), l.Token()); err != nil {
+		account := lease.Gate(l, balances)
+		if err := account.Enter(ctx); err != nil {
 			return err
 		}
-		return balances.Do(ctx, l.GateResource(), l.Token(), func(balance *int) error {
+		return account.Do(ctx, func(balance *int) error {
 			*balance += 50
 			fmt.Println("token", l.Token(), "balance", *balance)
 			return nil
@@ -49,6 +50,28 @@ func ExampleClient_Do() {
 		log.Fatal(err)
 	}
 	// Output: token 1 balance 50
+}
+
+// A gate that is bound to a lease needs no token and no name, and refuses names that the
+// lease does not cover.
+func ExampleGate() {
+	ctx := context.Background()
+	c := newClient()
+	defer c.Close(ctx)
+	balances := memgate.New[int](fencing.Rule{})
+
+	l, err := c.Acquire(ctx, "account/7", lease.WithSet("account/8"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	gate := lease.Gate(l, balances)
+	fmt.Println(gate.Do(ctx, func(balance *int) error { *balance -= 10; return nil }))
+	fmt.Println(gate.For("account/8").Do(ctx, func(balance *int) error { *balance += 10; return nil }))
+	fmt.Println(gate.For("account/9").Enter(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+	// write to "account/9": invalid request: the lease covers ["account/7" "account/8"]
 }
 
 // TryAcquire does not wait for the lock.

@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 const ttl = 10 * time.Second
@@ -23,7 +23,8 @@ const validity = ttl - ttl/100 - 2*time.Millisecond
 
 // taps intercept the calls to a backend.
 type taps struct {
-	open    func(ctx context.Context, config engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error)
+	open func(ctx context.Context, config engine.SessionConfig,
+		next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error)
 	acquire func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error)
 	renew   func(ctx context.Context, next renewFunc) ([]engine.Nonce, error)
 	release func(ctx context.Context, n engine.Nonce, next releaseFunc) error
@@ -125,7 +126,8 @@ func newSetup(t *testing.T, options ...lease.Option) *setup {
 	memory, err := memory.New()
 	require.NoError(t, err)
 	s := &setup{T: t, memory: memory, tapped: &tapped{Backend: memory}, clock: leasetest.NewClock(), events: &recorder{}}
-	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.events.hooks()), lease.WithName("tester")}, options...)
+	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.events.hooks()), lease.WithName("tester")},
+		options...)
 	s.client, err = lease.New(s.tapped, options...)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -73,7 +73,7 @@ type hookQueue struct {
 	closed bool
 }
 
-// add has a hook called, unless the queue is closed.
+// add queues a hook call, unless the queue is closed.
 func (q *hookQueue) add(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,7 +133,8 @@ func joinHooks(a, b Hooks) Hooks {
 	}
 }
 
-func joinStarts(a, b func(context.Context, []fencing.Resource) context.Context) func(context.Context, []fencing.Resource) context.Context {
+func joinStarts(a, b func(context.Context, []fencing.Resource) context.Context) func(context.Context,
+	[]fencing.Resource) context.Context {
 	if a == nil || b == nil {
 		return either(a == nil, b, a)
 	}

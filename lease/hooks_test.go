@@ -191,7 +191,8 @@ func TestHookMayCallTheClient(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		s := newSetup(t, lease.WithHooks(lease.Hooks{Acquired: call, Failed: call, Released: call, Lost: call, Waiting: call}))
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Acquired: call, Failed: call, Released: call, Lost: call,
+			Waiting: call}))
 		c = s.client
 		l := s.acquire()
 		_, err := c.Acquire(t.Context(), "a", lease.WithWaitLimit(time.Second))

@@ -13,9 +13,9 @@ import (
 // maxRelease bounds a release, and the close of a session.
 const maxRelease = 5 * time.Second
 
-// keepAlive runs one session of the core: it opens the session at the engine, performs the
-// actions that are due, and closes it. One goroutine serves any number of grants. The Client's mu guards
-// the fields below it.
+// keepAlive drives one session of the core: it opens the session at the engine, performs the
+// actions that are due, and closes it. One goroutine serves any number of grants. The
+// Client's mu guards session, renewed and releaseTime.
 type keepAlive struct {
 	client  *Client
 	core    *clientcore.Session
@@ -53,7 +53,7 @@ func (k *keepAlive) open(ctx context.Context) error {
 	}
 	sent, key := c.clock.Now(), k.core.Key()
 	session, err := c.backend.Open(ctx, engine.SessionConfig{ID: k.core.ID(), TTL: key.TTL, Mode: key.Mode, Clock: c.clock,
-		Lost: k.lost})
+		Lost: k.lost, Disconnected: k.disconnected})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
@@ -83,21 +83,19 @@ func (k *keepAlive) run() {
 		case <-timer.C:
 		case <-k.wake:
 		}
-		now := c.clock.Now()
-		c.mu.Lock()
-		actions := k.core.Step(now)
-		c.losing(actions.Ended)
-		if actions.Renewal != nil {
-			k.renewed = make(chan struct{})
-		}
-		c.mu.Unlock()
+		var actions clientcore.Actions
+		c.update(func(now engine.Instant) []*clientcore.Grant {
+			if actions = k.core.Step(now); actions.Renewal != nil {
+				k.renewed = make(chan struct{})
+			}
+			return actions.Ended
+		})
 		if r := actions.Renewal; r != nil {
 			c.work.Go(func() { _ = k.renew(c.ctx, r) })
 		}
 		for _, held := range actions.Release {
 			c.work.Go(func() { k.releaseLater(held) })
 		}
-		c.reportLost(now, actions.Ended)
 		if actions.Close {
 			k.close()
 			return
@@ -108,27 +106,20 @@ func (k *keepAlive) run() {
 
 // lost is the callback for losses that the engine reports.
 func (k *keepAlive) lost(nonce engine.Nonce, err error) {
-	c := k.client
-	c.mu.Lock()
-	var lost []*clientcore.Grant
-	if g := k.core.Lost(nonce, err); g != nil {
-		lost = []*clientcore.Grant{g}
-		k.wakeUp() // it may have to be released
-	}
-	c.losing(lost)
-	c.mu.Unlock()
-	c.reportLost(c.clock.Now(), lost)
+	k.client.update(func(engine.Instant) (lost []*clientcore.Grant) {
+		if g := k.core.Lost(nonce, err); g != nil {
+			lost = append(lost, g)
+			k.wakeUp() // it may have to be released
+		}
+		return lost
+	})
 }
 
-// endSession ends the session and every grant in it.
-func (k *keepAlive) endSession(err error) {
-	c := k.client
-	c.mu.Lock()
-	ended := k.core.End(err)
-	c.losing(ended)
-	c.mu.Unlock()
-	c.reportLost(c.clock.Now(), ended)
-	k.wakeUp()
+// disconnected is the callback for a connection that dropped. run looks within a second.
+func (k *keepAlive) disconnected() {
+	k.client.mu.Lock()
+	defer k.client.mu.Unlock()
+	k.core.Disconnected()
 }
 
 // renewNow sends a renewal, after any that is under way.
@@ -162,13 +153,14 @@ func (k *keepAlive) renew(ctx context.Context, r *clientcore.Renewal) error {
 	limited, cancel := context.WithTimeout(ctx, k.core.Key().Renew)
 	extended, err := k.session.Renew(limited, r.Held...)
 	cancel()
-	if errors.Is(err, engine.ErrLost) {
-		k.endSession(err)
-	}
-	c.mu.Lock()
-	err = k.core.Renewed(r, extended, err)
-	close(k.renewed)
-	c.mu.Unlock()
+	c.update(func(engine.Instant) (ended []*clientcore.Grant) {
+		if errors.Is(err, engine.ErrLost) { // the session has ended
+			ended = k.core.End(err)
+		}
+		err = k.core.Renewed(r, extended, err)
+		close(k.renewed)
+		return ended
+	})
 	k.wakeUp()
 	if c.hooks.Renewed != nil {
 		c.hooks.Renewed(Renewal{Session: k.core.ID(), Leases: r.Leases, Elapsed: c.clock.Now().Since(r.Sent), Err: err})
@@ -202,34 +194,46 @@ func (k *keepAlive) close() {
 	defer cancel()
 	err := c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return clientcore.Transient(err) },
 		func() error { return k.session.Close(ctx, held...) })
-	if err != nil && !errors.Is(err, engine.ErrLost) {
-		c.sessionNotClosed(fmt.Errorf("session %s: %w", k.core.ID(), err))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && !errors.Is(err, engine.ErrLost) && c.closed {
+		c.closeErr = errors.Join(c.closeErr, fmt.Errorf("session %s: %w", k.core.ID(), err))
 	}
 }
 
-// check ends a grant whose deadline has passed, and returns it then. The caller holds mu,
-// and calls reportLost when it no longer does.
+// check ends a grant whose deadline has passed, and returns it then. The caller is the
+// function of an update.
 func (k *keepAlive) check(now engine.Instant, g *heldGrant) (expired []*clientcore.Grant) {
 	if g.Check(now) {
-		expired = []*clientcore.Grant{&g.Grant}
-		k.client.losing(expired)
+		expired = append(expired, &g.Grant)
 		k.wakeUp() // it is to be released
 	}
 	return expired
 }
 
-// losing makes Close wait for the report of lost grants. The caller holds mu, and calls
-// reportLost when it no longer does. The grants were held, so their sessions are running.
-func (c *Client) losing(lost []*clientcore.Grant) { c.work.Add(len(lost)) }
+// update calls f with mu held, then reports the grants that f returns as lost. Close waits
+// for the report: the grants were held, so their sessions are running.
+func (c *Client) update(f func(now engine.Instant) (lost []*clientcore.Grant)) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	lost := f(now)
+	if len(lost) > 0 { // even Add(0) must not meet the end of a Wait
+		c.work.Add(len(lost))
+	}
+	c.mu.Unlock()
+	if len(lost) > 0 {
+		c.reportLost(now, lost)
+	}
+}
 
-// reportLost ends the contexts of all leases of lost grants, then has the hooks called: a
-// slow hook must not keep a context open. The caller does not hold mu.
+// reportLost ends the contexts of all leases of lost grants, then queues the calls of the
+// hook Lost: a slow hook must not keep a context open. The caller does not hold mu.
 func (c *Client) reportLost(now engine.Instant, lost []*clientcore.Grant) {
 	leases := make([][]*Lease, len(lost))
 	for i, g := range lost {
 		leases[i] = g.Owner.(*heldGrant).cancelLeases()
 	}
-	if c.hooks.Lost == nil || len(lost) == 0 {
+	if c.hooks.Lost == nil {
 		c.work.Add(-len(lost))
 		return
 	}

@@ -2,6 +2,9 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,8 +16,14 @@ import (
 // Lease is a lock that the caller holds for a time, with the token that proves it.
 // All methods may be called concurrently.
 //
+// A lease is valid for its TTL, counted from before the request was sent, minus an
+// allowance for clock drift, by the more pessimistic of two clocks. The service counts
+// from when it received the request, so the holder gives up first if both clocks run at
+// about the same rate.
+//
 // There is no method that reports whether the lease is held: the answer may be wrong
-// by the time the caller acts on it. Pass Token with every write.
+// by the time the caller acts on it. Gate binds a gate to the lease, which decides with
+// each write.
 type Lease struct {
 	grant  *heldGrant
 	values context.Context // of the context given to Acquire
@@ -28,10 +37,10 @@ type Lease struct {
 // heldGrant is a grant of the service. Its leases share it: one, or several of a
 // re-entrant holder.
 type heldGrant struct {
-	clientcore.Grant // guarded by the Client's mu, except for Held and Since
+	clientcore.Grant // guarded by the Client's mu, except for Since and Held without its metadata
 
 	keepAlive *keepAlive
-	kind      Kind
+	kind      engine.Kind
 	permits   int
 	named     fencing.Resource // the one that the caller named first
 	mode      Mode
@@ -97,15 +106,18 @@ func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.grant.Hel
 // Slot returns the number of the permit, from 1, or 0 if the lease is not a permit.
 func (l *Lease) Slot() int { return l.grant.slot }
 
-// GateResource returns the name to give to a gate along with Token. It is the
-// resource, or for a permit the name of its slot: permits are held at the same
+// GateResource returns the name to give to a gate along with Token; Gate does that. It is
+// the resource, or for a permit the name of its slot: permits are held at the same
 // time, and under one name their tokens would fence each other out. For a set it is
-// the name that was named first; guard data of the other names under those names.
-func (l *Lease) GateResource() fencing.Resource {
+// the name that was named first; BoundGate.For guards the data of the others.
+func (l *Lease) GateResource() fencing.Resource { return l.gateName(l.grant.named) }
+
+// gateName returns the name of a resource of the lease at a gate.
+func (l *Lease) gateName(resource fencing.Resource) fencing.Resource {
 	if slot := l.Slot(); slot != 0 {
-		return l.grant.named.Slot(slot)
+		return resource.Slot(slot)
 	}
-	return l.grant.named
+	return resource
 }
 
 // Mode returns the mode of the lock.
@@ -137,15 +149,13 @@ func (l *Lease) Done() <-chan struct{} { return l.Context().Done() }
 // Err returns nil while the client does not know that the lease has ended. Then it
 // returns ErrReleased, ErrClosed, or an error that matches ErrLost. A nil does not
 // permit a write; only a gate that checks Token does.
-func (l *Lease) Err() error {
+func (l *Lease) Err() (err error) {
 	k := l.grant.keepAlive
-	c := k.client
-	now := c.clock.Now() // timers may be late
-	c.mu.Lock()
-	expired := k.check(now, l.grant)
-	err := l.cause()
-	c.mu.Unlock()
-	c.reportLost(now, expired)
+	k.client.update(func(now engine.Instant) []*clientcore.Grant {
+		expired := k.check(now, l.grant) // timers may be late
+		err = l.cause()
+		return expired
+	})
 	return err
 }
 
@@ -178,12 +188,60 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return renewErr
 }
 
-// Release releases the lease. Its Context ends first. Then it calls the service, even
-// if ctx has ended: only the values of ctx are used, and the call takes a few
-// seconds at most. If the service does not confirm the release, Release returns why
-// and retries in the background. A second Release, or one after the lease was lost,
-// returns what Err returns.
-func (l *Lease) Release(ctx context.Context) error { return l.release(ctx) }
+// Extend keeps the lease for at least ttl from now, even if the client cannot renew it in that
+// time. It never shortens the lease. In correctness mode the service also keeps the other leases
+// of the session, if the client stops without releasing them. The limit is that of WithTTL, and
+// in efficiency mode the longest TTL of the Redis fleet.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error { return l.update(ctx, ttl, nil) }
+
+// SetMetadata replaces the metadata that Inspect shows to others, such as the progress of a job.
+// It must not be empty. It also renews the lease.
+func (l *Lease) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	if len(metadata) == 0 {
+		return fmt.Errorf("%w: the metadata is empty", engine.ErrInvalid)
+	}
+	return l.update(ctx, l.grant.keepAlive.core.Key().TTL, maps.Clone(metadata))
+}
+
+// update renews the lease for ttl, and replaces its metadata unless it is nil.
+func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[string]string) error {
+	if err := errors.Join(engine.ValidateTTL(ttl), engine.ValidateMetadata(metadata)); err != nil {
+		return err
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	g := l.grant
+	c, k := g.keepAlive.client, g.keepAlive
+	c.mu.Lock()
+	if metadata != nil {
+		g.Held.Metadata = metadata // from now on, renewals in efficiency mode carry it
+	}
+	held := g.Held
+	c.mu.Unlock()
+	held.TTL = ttl
+	var sent engine.Instant
+	err := c.ask(ctx, func() error {
+		sent = c.clock.Now()
+		return k.session.Update(ctx, held)
+	})
+	c.update(func(engine.Instant) (lost []*clientcore.Grant) {
+		switch {
+		case err == nil:
+			g.Extended(sent, ttl)
+		case clientcore.Matches(err, engine.ErrLost):
+			if ended := k.core.Lost(held.Nonce, err); ended != nil {
+				lost = append(lost, ended)
+			}
+		}
+		return lost
+	})
+	k.wakeUp()
+	if err != nil {
+		return fmt.Errorf("renew %q: %w", string(g.named), err)
+	}
+	return l.Err()
+}
 
 func (g *heldGrant) event(now engine.Instant, err error) Event {
 	return Event{Resources: g.Held.Resources, Holder: g.Held.Holder, Token: g.Held.Token,

@@ -72,11 +72,8 @@ type AcquireOption func(*acquireSettings) error
 // the lock's policy, or follow from the TTL if the policy does not set them.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return func(s *acquireSettings) error {
-		if ttl < engine.MinTTL || ttl > engine.MaxTTL {
-			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
-		}
 		s.ttl = ttl
-		return nil
+		return engine.ValidateTTL(ttl)
 	}
 }
 
@@ -118,7 +115,7 @@ func WithPermits(n int) AcquireOption {
 	return func(s *acquireSettings) error { return s.setKind(engine.Permit, n) }
 }
 
-func (s *acquireSettings) setKind(kind Kind, permits int) error {
+func (s *acquireSettings) setKind(kind engine.Kind, permits int) error {
 	if s.request.Kind != engine.Exclusive && s.request.Kind != kind {
 		return fmt.Errorf("%w: WithShared and WithPermits exclude each other", engine.ErrInvalid)
 	}

@@ -85,7 +85,8 @@ func TestOpenIsUncertain(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.open = func(ctx context.Context, c engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
+			on.open = func(ctx context.Context, c engine.SessionConfig,
+				next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
 				session, err := next(ctx, c)
 				if calls.Add(1) == 1 {
 					return nil, engine.ErrUncertain

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -59,7 +60,8 @@ func (r *holderRegistry) find(s *acquireSettings) (*holderRecord, error) {
 	defer r.mu.Unlock()
 	for _, other := range r.records[s.request.Holder] {
 		if other.set != set && other.grant != nil && other.grant.blocks(&s.request) {
-			return nil, fmt.Errorf("%w: holder %q holds some of these resources as another set; re-enter the same set, or release it first",
+			return nil, fmt.Errorf("%w: holder %q holds some of these resources as another set; re-enter the same set, or "+
+				"release it first",
 				engine.ErrInvalid, s.request.Holder)
 		}
 	}
@@ -136,25 +138,25 @@ func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *a
 	}
 	k := g.keepAlive
 	c, key := k.client, k.core.Key()
-	now := c.clock.Now()
-	c.mu.Lock()
-	expired := k.check(now, g)
-	switch {
-	case g.Grant.Err() != nil:
-	case g.kind != s.request.Kind:
-		err = fmt.Errorf("%w: holder %q holds it as %s and cannot re-enter it as %s; release it first",
-			engine.ErrInvalid, s.request.Holder, g.kind, s.request.Kind)
-	case s.request.Mode != engine.AnyMode && s.request.Mode != g.mode:
-		err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.mode}
-	case s.ttl != 0 && s.ttl != key.TTL || s.fixed && !k.core.Fixed() || s.request.Permits != g.permits ||
-		s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.Held.Metadata):
-		err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
-			engine.ErrInvalid, s.request.Holder)
-	default:
-		l = g.add(&Lease{}, ctx)
-	}
-	c.mu.Unlock()
-	c.reportLost(now, expired)
+	c.update(func(now engine.Instant) []*clientcore.Grant {
+		expired := k.check(now, g)
+		switch {
+		case g.Grant.Err() != nil:
+		case g.kind != s.request.Kind:
+			err = fmt.Errorf("%w: holder %q holds it as %s and cannot re-enter it as %s; release it first",
+				engine.ErrInvalid, s.request.Holder, g.kind, s.request.Kind)
+		case s.request.Mode != engine.AnyMode && s.request.Mode != g.mode:
+			err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.mode}
+		case s.ttl != 0 && s.ttl != key.TTL || s.fixed && !k.core.Fixed() || s.request.Permits != g.permits ||
+			s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.Held.Metadata):
+			err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it "+
+				"without these options",
+				engine.ErrInvalid, s.request.Holder)
+		default:
+			l = g.add(&Lease{}, ctx)
+		}
+		return expired
+	})
 	return l, err
 }
 

@@ -17,7 +17,8 @@ import (
 func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 	reporter, can := c.backend.(engine.RefusalReporter)
 	if !can {
-		return fmt.Errorf("report a refused write to %q: %w: only a service records refused writes", string(refusal.Resource), engine.ErrUnsupported)
+		return fmt.Errorf("report a refused write to %q: %w: only a service records refused writes", string(refusal.Resource),
+			engine.ErrUnsupported)
 	}
 	if err := refusal.Resource.Validate(); err != nil {
 		return fmt.Errorf("report a refused write: %w", err)

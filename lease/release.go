@@ -10,34 +10,45 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// release implements Lease.Release. The last lease of a grant releases it at the service.
-func (l *Lease) release(ctx context.Context) error {
+// Release releases the lease. Its Context ends first. Then it calls the service, even
+// if ctx has ended: only the values of ctx are used, and the call takes a few
+// seconds at most. If the service does not confirm the release, Release returns why
+// and retries in the background. A second Release, or one after the lease was lost,
+// returns what Err returns.
+func (l *Lease) Release(ctx context.Context) error {
 	g, k := l.grant, l.grant.keepAlive
 	c := k.client
-	now := c.clock.Now()
-	c.mu.Lock()
-	expired := k.check(now, g)
-	if err := l.cause(); err != nil {
-		c.mu.Unlock()
-		c.reportLost(now, expired)
+	var (
+		now    engine.Instant
+		cancel context.CancelCauseFunc
+		last   bool
+		err    error
+		held   engine.Held
+	)
+	c.update(func(at engine.Instant) []*clientcore.Grant {
+		now = at
+		expired := k.check(now, g)
+		if err = l.cause(); err != nil {
+			return expired
+		}
+		l.released = true
+		g.leases = slices.DeleteFunc(g.leases, func(other *Lease) bool { return other == l })
+		if cancel, last = l.cancel, len(g.leases) == 0; last {
+			g.Grant.Release()
+			held = g.Held
+			ctx = releaseContext{k.limitRelease(), ctx}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	l.released = true
-	g.leases = slices.DeleteFunc(g.leases, func(other *Lease) bool { return other == l })
-	cancel, last := l.cancel, len(g.leases) == 0
-	if last {
-		g.Grant.Release()
-		ctx = releaseContext{k.limitRelease(), ctx}
-	}
-	c.mu.Unlock()
-
 	if cancel != nil {
 		cancel(engine.ErrReleased)
 	}
-	var err error
-	if last {
+	if last { // other leases of a re-entrant holder keep the grant
 		c.holders.remove(g)
-		err = k.release(ctx, g.Held, now)
+		err = k.release(ctx, held, now)
 	}
 	if c.hooks.Released != nil {
 		c.hooks.Released(l.Context(), g.event(now, err))

@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 func newMemory(t *testing.T) *memory.Backend {

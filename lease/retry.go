@@ -10,29 +10,24 @@ import (
 
 // retry calls f until it succeeds, until again refuses its error, or until ctx
 // ends, and returns the last error. began is the time of the first call, and again gets
-// the time since then. An acquisition has a loop of its own, in which the core decides.
-func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err error, elapsed time.Duration) bool, f func() error) error {
-	called := began
-	for n := 0; ; n++ {
+// the time since then. Acquisitions do not use it: their loop is in acquisition.run, and
+// the core decides.
+func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err error, elapsed time.Duration) bool,
+	f func() error) error {
+	var backoff clientcore.Backoff
+	for {
 		err := f()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		now := c.clock.Now()
-		if !again(err, now.Since(began)) {
+		if !again(err, now.Since(began)) || sleep(ctx, c.core.NextPause(&backoff, now)) != nil {
 			return err
 		}
-		if now.Since(called) > time.Second {
-			n = 0 // the service had answered until now
-		}
-		if sleep(ctx, c.core.Pause(n)) != nil {
-			return err
-		}
-		called = c.clock.Now()
 	}
 }
 
-// ask calls f, and repeats it while the service is unavailable, for failoverTime.
+// ask calls f, and repeats it while the service is unavailable, for clientcore.FailoverTime.
 // f must have the same effect when it is called twice.
 func (c *Client) ask(ctx context.Context, f func() error) error {
 	return c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -83,6 +84,7 @@ func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.
 	}
 	return n, nil
 }
+func (s *fakeSession) Update(context.Context, engine.Held) error { return nil }
 func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
 	s.b.mu.Lock()
 	fail := s.b.failRelease
@@ -212,6 +214,35 @@ func TestReroutedWaitIsReleased(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		require.Len(t, b.releases(), 1, "the member still waits for the lock, or has granted it")
+	})
+}
+
+// A wait whose Redis fleet changes is repeated at the new one.
+func TestWaitContinuesAtTheNewFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures []error
+		b, c := newRouted(t, WithHooks(Hooks{Waiting: func(_ context.Context, e Event) {
+			failures = append(failures, e.Err)
+		}}))
+		b.acquire = func(ctx context.Context, mode engine.Mode, r engine.Request) (engine.Grant, error) {
+			if b.Topology().Version == 1 {
+				return waitsForever(ctx, mode, r)
+			}
+			select {
+			case <-time.After(time.Second): // it waits for the lock at the new fleet
+				return engine.Grant{Token: 1, Mode: mode, Name: "n"}, nil
+			case <-ctx.Done():
+				return engine.Grant{}, context.Cause(ctx)
+			}
+		}
+		defer c.Close(t.Context())
+		next := topo(2, engine.Efficiency)
+		next.Fleet.Addresses = []string{"y:1"}
+		go func() { time.Sleep(time.Second); b.set(next) }()
+		_, err := c.Acquire(t.Context(), "a", WithWaitLimit(time.Minute))
+		require.NoError(t, err)
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0], clientcore.ErrRerouted)
 	})
 }
 

@@ -82,23 +82,24 @@ func (c *Client) syncTopology() {
 	}
 	topology := c.routed.Topology()
 	c.mu.Lock()
-	if known := c.core.Topology(); known != nil && known.Version == topology.Version {
-		c.mu.Unlock()
+	known := c.core.Topology()
+	c.mu.Unlock()
+	if known != nil && known.Version == topology.Version {
 		return
 	}
-	calls, lost := c.core.SetTopology(topology)
-	c.losing(lost)
-	for _, call := range calls {
-		call.Owner.(*acquisition).rerouted = true
-		if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
-			cancel(clientcore.ErrRerouted)
+	c.update(func(engine.Instant) []*clientcore.Grant {
+		calls, lost := c.core.SetTopology(topology)
+		for _, call := range calls {
+			call.Owner.(*acquisition).rerouted = true
+			if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
+				cancel(clientcore.ErrRerouted)
+			}
 		}
-	}
-	for _, g := range lost {
-		g.Session().Owner.(*keepAlive).wakeUp()
-	}
-	c.mu.Unlock()
-	c.reportLost(c.clock.Now(), lost)
+		for _, g := range lost {
+			g.Session().Owner.(*keepAlive).wakeUp()
+		}
+		return lost
+	})
 }
 
 // awaitTopology waits for a topology newer than version, for topologyTimeout at most. If

@@ -28,7 +28,7 @@ type signature struct {
 const retryShare = 16
 
 // SignedToken returns the token with a signature of the service, for gates that
-// have a fencing.Verifier, under the name of GateResource. The text
+// have a signature.Verifier, under the name of GateResource. The text
 // expires: call SignedToken before each write instead of keeping its result. It asks
 // the service when less than half of the time is left, and returns the cached text
 // otherwise. The error is ErrUnsupported if the service has no signing key.
@@ -49,7 +49,8 @@ func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (
 	}
 	signer, can := c.backend.(engine.Signer)
 	if !can {
-		return "", fmt.Errorf("sign the token of %q: %w: only a service with a signing key signs tokens", string(resource), engine.ErrUnsupported)
+		return "", fmt.Errorf("sign the token of %q: %w: only a service with a signing key signs tokens", string(resource),
+			engine.ErrUnsupported)
 	}
 	fresh := signature{sent: now}
 	err := c.ask(ctx, func() (err error) {

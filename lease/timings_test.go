@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 // policyBackend is a service with policies of its own.
@@ -75,7 +75,8 @@ func TestServicePolicySetsTheTimings(t *testing.T) {
 			defer mu.Unlock()
 			renewals = append(renewals, time.Now())
 		}}))
-		g.set(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: time.Minute, Renew: 7 * time.Second, Drift: 5 * time.Second})
+		g.set(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: time.Minute, Renew: 7 * time.Second,
+			Drift: 5 * time.Second})
 		began := time.Now()
 		l, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -119,7 +120,9 @@ func TestClientPoliciesApplyWhereTheServiceHasNone(t *testing.T) {
 func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := make(chan error, 100)
-		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Waiting: func(_ context.Context, e lease.Event) { waiting <- e.Err }}))
+		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Waiting: func(_ context.Context, e lease.Event) {
+			waiting <- e.Err
+		}}))
 		g.unknown = engine.ErrUnavailable
 		_, err := c.TryAcquire(t.Context(), "a")
 		require.ErrorIs(t, err, engine.ErrUnavailable)

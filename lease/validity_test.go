@@ -65,7 +65,8 @@ func TestValidityCountsFromBeforeTheSessionWasOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
-			on.open = func(ctx context.Context, config engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
+			on.open = func(ctx context.Context, config engine.SessionConfig,
+				next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
 				session, err := next(ctx, config)
 				time.Sleep(2 * time.Second)
 				return session, err

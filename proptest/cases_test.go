@@ -14,23 +14,30 @@ import (
 // interesting lists the cases that the random runs must reach. A generator that does not
 // reach a case shows nothing about it.
 var interesting = []string{
-	"acquire: granted at once", "acquire: queued exclusive", "acquire: queued shared", "acquire: queued permit", "acquire: queued set",
+	"acquire: granted at once", "acquire: queued exclusive", "acquire: queued shared", "acquire: queued permit",
+	"acquire: queued set",
 	"acquire: held", "acquire: wrong mode", "acquire: no session", "acquire: exhausted",
-	"acquire: other permits held", "acquire: other permits waited for", "acquire: set of two modes", "acquire: reader waits behind a writer that waits",
+	"acquire: other permits held", "acquire: other permits waited for", "acquire: set of two modes",
+	"acquire: reader waits behind a writer that waits",
 	"copy: of a holder", "copy: of a waiter", "copy: with other contents",
-	"late acquire: after its release", "late acquire: after it was refused", "late acquire: after it was broken", "late acquire: after an early release",
+	"late acquire: after its release", "late acquire: after it was refused", "late acquire: after it was broken",
+	"late acquire: after an early release",
 	"late acquire: granted again in a session opened again",
-	"release: of a holder", "release: of a waiter", "release: of a waiter unblocks others", "release: before its acquire", "release: twice",
-	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once", "grant: on two freed resources",
+	"release: of a holder", "release: of a waiter", "release: of a waiter unblocks others", "release: before its acquire",
+	"release: twice",
+	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once",
+	"grant: on two freed resources",
 	"grant: slot 2 or higher",
 	"session: opened again while open", "session: opened again after its end",
 	"session: request of an earlier incarnation", "session: all ended",
 	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
-	"end: requests left", "end: requests of two sessions", "end: a waiter granted", "end: nothing to end", "end: of an earlier incarnation",
+	"end: requests left", "end: requests of two sessions", "end: a waiter granted", "end: nothing to end",
+	"end: of an earlier incarnation",
 	"end: a waiter behind one of an ended session", "break: of an ended session",
 	"expire: done", "expire: of an older generation", "expire: no session",
 	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
-	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended", "delay: ended and a waiter granted",
+	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended",
+	"delay: ended and a waiter granted",
 	"delay: stale number", "delay: stale generation",
 	"floor: raised", "floor: exhausted",
 	"grant: none, tokens exhausted",
@@ -112,7 +119,8 @@ func (v view) find(a requestID) (party engine.Party, holds, found bool) {
 func (c *cases) after(p *comparison, command machine.Command, v view, result machine.Result, events []machine.Event) {
 	c.commands++
 	if a, ok := command.(*machine.Acquire); ok {
-		c.hit(result.Code == machine.NoSession && p.machine.SessionInfo(a.Session).TTL != 0, "session: request of an earlier incarnation")
+		c.hit(result.Code == machine.NoSession && p.machine.SessionInfo(a.Session).TTL != 0,
+			"session: request of an earlier incarnation")
 	}
 	granted := c.grants(p, v, events)
 	switch command := command.(type) {
@@ -139,7 +147,8 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 		c.session(command.Session, v, result)
 		c.hit(result.Code == machine.Done, "expire: done")
 		c.hit(result.Code == machine.NoSession, "expire: no session")
-		c.hit(result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "expire: of an older generation")
+		c.hit(result.Code == machine.Outdated && command.Generation < p.machine.Generation(),
+			"expire: of an older generation")
 	case *machine.Break:
 		c.hit(result.Code == machine.Done, "break: done")
 		c.hit(result.Code == machine.Done && p.machine.Ending(events[0].Incarnation), "break: of an ended session")
@@ -150,8 +159,10 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 		c.hit(result.Code == machine.Done, "delay: ended")
 		c.hit(result.Code == machine.Done && granted > 0, "delay: ended and a waiter granted")
 		delayed := v.status[command.Resource].Delayed
-		c.hit(delayed && result.Code == machine.Outdated && command.Generation == p.machine.Generation(), "delay: stale number")
-		c.hit(delayed && result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "delay: stale generation")
+		c.hit(delayed && result.Code == machine.Outdated && command.Generation == p.machine.Generation(),
+			"delay: stale number")
+		c.hit(delayed && result.Code == machine.Outdated && command.Generation < p.machine.Generation(),
+			"delay: stale generation")
 	case *machine.RaiseFloor:
 		c.hit(result.Code == machine.Done && command.By > 0, "floor: raised")
 		c.hit(result.Code == machine.Exhausted, "floor: exhausted")
@@ -186,7 +197,8 @@ func (c *cases) grants(p *comparison, v view, events []machine.Event) int {
 	slices.Sort(on)
 	c.hit(readers > 1, "grant: of several readers at once")
 	c.hit(len(slices.Compact(on)) > 1, "grant: on two freed resources")
-	c.hit(p.machine.LastToken() == fencing.MaxToken && len(slices.Concat(waitersEverywhere(p)...)) > 0, "grant: none, tokens exhausted")
+	c.hit(p.machine.LastToken() == fencing.MaxToken && len(slices.Concat(waitersEverywhere(p)...)) > 0,
+		"grant: none, tokens exhausted")
 	return granted
 }
 
@@ -201,7 +213,8 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 	c.hit(result.Code == machine.Exhausted, "acquire: exhausted")
 	c.hit(result.Code == machine.Held, "acquire: held")
 	c.hit(result.Code == machine.OtherPermits && v.holds(q.Resources[0], engine.Permit), "acquire: other permits held")
-	c.hit(result.Code == machine.OtherPermits && !v.holds(q.Resources[0], engine.Permit), "acquire: other permits waited for")
+	c.hit(result.Code == machine.OtherPermits && !v.holds(q.Resources[0], engine.Permit),
+		"acquire: other permits waited for")
 	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
 	c.hit(result.Code == machine.WrongMode && result.Resource != q.Resources[0], "acquire: set of two modes")
 	c.hit(result.Code == machine.Migrating, "acquire: migrating")
@@ -217,7 +230,8 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 		return
 	}
 	c.hit(result.Code == machine.Granted, "acquire: granted at once")
-	c.hit(p.outcomes[attempt] == moved && (result.Code == machine.Granted || result.Code == machine.Queued), "acquire: repeated after a migration")
+	c.hit(p.outcomes[attempt] == moved && (result.Code == machine.Granted || result.Code == machine.Queued),
+		"acquire: repeated after a migration")
 	c.hit(result.Code == machine.Granted && p.pastGrants[attempt], "late acquire: granted again in a session opened again")
 	if result.Code != machine.Queued {
 		return
@@ -228,7 +242,8 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 	if len(s.Holders) == 0 || len(s.Waiters) == 0 || len(q.Resources) > 1 || s.Delayed {
 		return
 	}
-	c.hit(q.Kind == engine.Shared && s.Holders[0].Kind == engine.Shared, "acquire: reader waits behind a writer that waits")
+	c.hit(q.Kind == engine.Shared && s.Holders[0].Kind == engine.Shared,
+		"acquire: reader waits behind a writer that waits")
 }
 
 func (c *cases) session(id engine.SessionID, v view, result machine.Result) {
@@ -254,6 +269,13 @@ func (c *cases) end(p *comparison, v view, result machine.Result, events []machi
 			ended[e.Incarnation] = true
 			now := p.machine.SessionInfo(e.Session).Incarnation
 			c.hit(now != 0 && now != e.Incarnation, "end: of an earlier incarnation")
+		case machine.EventBroken:
+			c.hit(true, "migration: holders broken")
+			c.hit(slices.ContainsFunc(p.machine.Migrations(), func(mv machine.Migration) bool {
+				return mv.Now && mv.Holders > 0
+			}), "migration: holders left")
+		case machine.EventOpened:
+			c.hit(true, "migration: delay ended")
 		}
 	}
 	c.hit(result.Code == machine.Ending, "end: requests left")

@@ -29,7 +29,8 @@ type comparison struct {
 }
 
 func newComparison(c *cases) *comparison {
-	return &comparison{machine: machine.New(), model: model.New(), checker: model.NewLogChecker(), cases: c, history: newHistory(), delayOf: map[uint64]uint64{},
+	return &comparison{machine: machine.New(), model: model.New(), checker: model.NewLogChecker(), cases: c,
+		history: newHistory(), delayOf: map[uint64]uint64{},
 		incarnationOf: map[uint64]uint64{0: 0}}
 }
 
@@ -106,6 +107,8 @@ func (p *comparison) applyToModel(c machine.Command) (model.Outcome, []model.Eve
 		return p.model.Acquire(p.session(c.Session, c.Incarnation), c.Request)
 	case *machine.Release:
 		return p.model.Release(p.session(c.Session, c.Incarnation), c.Nonce)
+	case *machine.Update:
+		return p.model.Update(p.session(c.Session, c.Incarnation), c.TTL, c.Nonce, c.Metadata)
 	case *machine.Expire:
 		return p.model.Expire(p.session(c.Session, c.Incarnation), c.Generation)
 	case *machine.Break:
@@ -132,17 +135,17 @@ func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []m
 	case *machine.AbortMigration:
 		return p.model.AbortMigration(c.Prefix)
 	case *machine.FinishMigration:
-		return p.model.FinishMigration(c.Prefix, c.Version)
+		return p.model.FinishMigration(c.Prefix, c.Version, c.Granted)
 	case *machine.SetFleet:
 		return p.model.SetFleet(c.Fleet, c.Version, c.Now, c.Force)
 	case *machine.FinishFleet:
 		return p.model.FinishFleet(c.Version)
-	case *machine.AssignRange:
-		return p.model.AssignRange(c.Member, c.Life, c.Version)
+	case *machine.NameLife:
+		return p.model.NameLife(c.Member, c.Life, c.Version)
 	case *machine.FinishRecovery:
 		return p.model.FinishRecovery(c.Member, c.Life)
 	case *machine.CloseSets:
-		return p.model.CloseSets(c.Version)
+		return p.model.CloseSets(c.Version, c.Granted)
 	case *machine.RaiseCeiling:
 		return p.model.RaiseCeiling(c.To)
 	case *machine.Reconcile:
@@ -173,12 +176,13 @@ func notifyChecker(w *model.LogChecker, m *machine.Machine, number func(engine.S
 			if err := w.AllEnded(); err != nil {
 				return err
 			}
-		case *machine.FinishMigration, *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet:
+		case *machine.FinishMigration:
 			w.RaiseFloor(m.LastToken())
-		case *machine.AssignRange:
-			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
-				return err
+			if command.Granted != fencing.None {
+				w.RedisGranted(command.Granted)
 			}
+		case *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet:
+			w.RaiseFloor(m.LastToken())
 		}
 	}
 	e := m.Efficiency()
@@ -194,13 +198,6 @@ func routesOf(m *machine.Machine) map[fencing.Resource]model.Route {
 		routes[name] = model.Route{Mode: mode, Moving: err != nil, Ready: topology.Ready}
 	}
 	return routes
-}
-
-func rangeOf(r *machine.Range) *model.Range {
-	if r == nil {
-		return nil
-	}
-	return &model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version}
 }
 
 func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
@@ -227,20 +224,23 @@ func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
 
 func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 	e, topology := p.machine.Efficiency(), p.machine.Topology()
-	same(t, c, "policies", append([]engine.Policy{}, p.model.Policies()...), append([]engine.Policy{}, topology.Policies.All()...))
+	same(t, c, "policies", append([]engine.Policy{}, p.model.Policies()...),
+		append([]engine.Policy{}, topology.Policies.All()...))
 	same(t, c, "ready", p.model.Ready(), topology.Ready)
 	same(t, c, "versions", []uint64{p.model.Version(), p.model.Version()}, []uint64{topology.Version, e.Version})
 	same(t, c, "fleet of the clients", e.Fleet, topology.Fleet)
 	var lives []model.Life
 	for _, l := range e.Lives {
-		lives = append(lives, model.Life{Name: l.Name, Range: model.Range{Floor: l.Floor, Ceiling: l.Ceiling, Version: l.Version}})
+		lives = append(lives, model.Life(l))
 	}
 	var open []model.Set
 	for _, s := range e.Open {
 		open = append(open, model.Set(s))
 	}
-	same(t, c, "redis", p.model.Redis(), model.Redis{Fleet: e.Fleet, Next: e.Next, NextVersion: e.NextVersion, Now: e.NextNow, Force: e.NextForce,
-		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored, Reconciled: e.ReconcileVersion, FleetSet: e.FleetSet,
+	same(t, c, "redis", p.model.Redis(), model.Redis{Fleet: e.Fleet, Next: e.Next, NextVersion: e.NextVersion,
+		Now: e.NextNow, Force: e.NextForce,
+		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored,
+		Reconciled: e.ReconcileVersion, FleetSet: e.FleetSet,
 		Lives: lives, Open: open})
 	want := p.model.Migrations()
 	same(t, c, "number of moves", len(want), len(e.Migrations))
@@ -253,8 +253,9 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 }
 
 func (p *comparison) outcomeOf(r machine.Result) model.Outcome {
-	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Permits: r.Permits, Mode: r.Mode, Next: r.Next,
-		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Incarnation: p.incarnationOf[r.Incarnation], Range: rangeOf(r.Range)}
+	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Permits: r.Permits, Mode: r.Mode,
+		Next:     r.Next,
+		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Incarnation: p.incarnationOf[r.Incarnation]}
 }
 
 // eventOf converts the machine's event to the model's type. A new delay number of the

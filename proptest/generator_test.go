@@ -54,21 +54,32 @@ type profile struct {
 	move, fleet                                                                  int // in addition to policy
 	sets, shared, permits                                                        int // of 8 requests; the others are exclusive
 	try                                                                          int // of 8 requests: without waiting
+	update                                                                       int
 	almostExhausted                                                              bool
 }
 
 var profiles = []profile{
-	{name: "everything", over: 1, move: 4, fleet: 4, acquire: 34, release: 12, again: 10, open: 6, shut: 3, expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
-	{name: "queues", acquire: 40, release: 20, again: 6, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, shared: 2, permits: 1, try: 1},
-	{name: "sets", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 4, policy: 4, move: 6, lead: 1, sets: 7, shared: 4, try: 1},
-	{name: "permits", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, permits: 7, shared: 1, try: 1},
-	{name: "copies", acquire: 20, release: 16, again: 40, open: 8, shut: 3, expire: 3, brk: 3, delay: 3, lead: 2, sets: 2, shared: 2, permits: 2, try: 4},
-	{name: "sessions", over: 1, acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1, delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
-	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 16, delay: 16, policy: 4, lead: 4, sets: 2, shared: 5, permits: 2, try: 1},
-	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30, move: 20, fleet: 2, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
-	{name: "moves", acquire: 30, release: 10, again: 4, open: 6, shut: 1, expire: 3, brk: 4, delay: 5, policy: 12, move: 14, fleet: 8, lead: 1, sets: 5, shared: 3, try: 1},
+	{name: "everything", update: 4, over: 1, move: 4, fleet: 4, acquire: 34, release: 12, again: 10, open: 6, shut: 3,
+		expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
+	{name: "queues", acquire: 40, release: 20, again: 6, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, shared: 2,
+		permits: 1, try: 1},
+	{name: "sets", update: 3, acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 4, policy: 4, move: 6,
+		lead: 1, sets: 7, shared: 4, try: 1},
+	{name: "permits", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, permits: 7,
+		shared: 1, try: 1},
+	{name: "copies", update: 4, acquire: 20, release: 16, again: 40, open: 8, shut: 3, expire: 3, brk: 3, delay: 3,
+		lead: 2, sets: 2, shared: 2, permits: 2, try: 4},
+	{name: "sessions", update: 5, over: 1, acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1,
+		delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
+	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 16, delay: 16, policy: 4,
+		lead: 4, sets: 2, shared: 5, permits: 2, try: 1},
+	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30,
+		move: 20, fleet: 2, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
+	{name: "moves", acquire: 30, release: 10, again: 4, open: 6, shut: 1, expire: 3, brk: 4, delay: 5, policy: 12,
+		move: 14, fleet: 8, lead: 1, sets: 5, shared: 3, try: 1},
 	{name: "fleets", acquire: 10, release: 6, again: 4, open: 4, policy: 8, move: 8, fleet: 40, lead: 1, sets: 2, try: 3},
-	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6, policy: 3, move: 2, fleet: 10, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
+	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6,
+		policy: 3, move: 2, fleet: 10, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
 }
 
 // generator draws the commands of one run. It inspects the machine so that most commands
@@ -83,7 +94,8 @@ type generator struct {
 }
 
 func newGenerator(t *rapid.T, p *comparison, profile profile) *generator {
-	return &generator{comparison: p, profile: profile, names: names[:1+draw(t, len(names), "names")], nonces: map[engine.SessionID]engine.Nonce{}}
+	return &generator{comparison: p, profile: profile, names: names[:1+draw(t, len(names), "names")],
+		nonces: map[engine.SessionID]engine.Nonce{}}
 }
 
 // begin returns the first commands of every run.
@@ -119,14 +131,19 @@ func (g *generator) batch(t *rapid.T) []machine.Command {
 }
 
 func (g *generator) command(t *rapid.T) machine.Command {
+	ending := g.profile.shut + g.profile.expire
+	if g.machine.HasEnding() { // more often: migrations are as frequent as ends of sessions in some profiles
+		ending += g.profile.policy + g.profile.move
+	}
 	makers := []struct {
 		parts int
 		draw  func(*rapid.T) machine.Command
 	}{
 		{g.profile.acquire, g.acquire}, {g.profile.release, g.release}, {g.profile.again, g.again}, {g.profile.open, g.open},
 		{g.profile.shut, g.shut}, {g.profile.expire, g.expire}, {g.profile.brk, g.brk}, {g.profile.delay, g.endDelay},
-		{g.profile.policy, g.policy}, {g.profile.move, g.move}, {g.profile.fleet, g.fleet}, {g.profile.lead, g.lead}, {g.profile.floor, g.floor},
-		{g.profile.shut + g.profile.expire, g.endRequests},
+		{g.profile.policy, g.policy}, {g.profile.move, g.move}, {g.profile.fleet, g.fleet}, {g.profile.lead, g.lead},
+		{g.profile.floor, g.floor},
+		{ending, g.endRequests}, {g.profile.update, g.update},
 		{g.profile.over, func(*rapid.T) machine.Command { return &machine.EndSessions{Above: g.machine.Order()} }},
 	}
 	total := 0
@@ -145,7 +162,9 @@ func (g *generator) command(t *rapid.T) machine.Command {
 
 // session draws a session, mostly an open one.
 func (g *generator) session(t *rapid.T) engine.SessionID {
-	open := slices.DeleteFunc(slices.Clone(sessions), func(id engine.SessionID) bool { return g.machine.SessionInfo(id).TTL == 0 })
+	open := slices.DeleteFunc(slices.Clone(sessions), func(id engine.SessionID) bool {
+		return g.machine.SessionInfo(id).TTL == 0
+	})
 	if len(open) > 0 && draw(t, 8, "any session") > 0 {
 		return pick(t, open, "open session")
 	}
@@ -179,7 +198,8 @@ func waitersOf(s engine.Status) []engine.Party { return s.Waiters }
 
 func (g *generator) acquire(t *rapid.T) machine.Command {
 	id := g.session(t)
-	q := engine.Request{Resources: []fencing.Resource{pick(t, g.names, "resource")}, Wait: draw(t, 8, "try") >= g.profile.try,
+	q := engine.Request{Resources: []fencing.Resource{pick(t, g.names, "resource")},
+		Wait:   draw(t, 8, "try") >= g.profile.try,
 		Holder: pick(t, holders, "holder")}
 	if draw(t, 8, "old nonce") == 0 { // a used one, or one that will be used
 		q.Nonce = engine.Nonce(1 + draw(t, int(g.nonces[id])+2, "nonce"))
@@ -221,10 +241,24 @@ func (g *generator) release(t *rapid.T) machine.Command {
 	}
 	if len(live) == 0 || draw(t, 10, "any") == 0 {
 		id := g.session(t) // an old one, or one whose Acquire comes later
-		return &machine.Release{Session: id, Incarnation: g.incarnation(t, id), Nonce: engine.Nonce(1 + draw(t, int(g.nonces[id])+3, "nonce"))}
+		return &machine.Release{Session: id, Incarnation: g.incarnation(t, id),
+			Nonce: engine.Nonce(1 + draw(t, int(g.nonces[id])+3, "nonce"))}
 	}
 	p := pick(t, live, "party")
 	return &machine.Release{Session: p.Session, Incarnation: g.incarnation(t, p.Session), Nonce: p.Nonce}
+}
+
+func (g *generator) update(t *rapid.T) machine.Command {
+	id := g.session(t)
+	c := &machine.Update{Session: id, Incarnation: g.incarnation(t, id),
+		TTL: pick(t, []time.Duration{0, time.Second, time.Minute}, "ttl")}
+	if live := g.parties(holdersOf); len(live) > 0 && coin.Draw(t, "of a lease") {
+		p := pick(t, live, "party")
+		c.Session, c.Incarnation, c.Nonce = p.Session, g.incarnation(t, p.Session),
+			p.Nonce+engine.Nonce(draw(t, 5, "other")/4)
+		c.Metadata = map[string]string{"done": pick(t, []string{"10%", "20%"}, "done")}
+	}
+	return c
 }
 
 // again returns a late copy of an earlier command.
@@ -237,7 +271,8 @@ func (g *generator) again(t *rapid.T) machine.Command {
 }
 
 func (g *generator) open(t *rapid.T) machine.Command {
-	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, engine.MinTTL, engine.MaxTTL}, "ttl")}
+	return &machine.OpenSession{Session: pick(t, sessions, "session"),
+		TTL: pick(t, []time.Duration{time.Second, engine.MinTTL, engine.MaxTTL}, "ttl")}
 }
 
 func (g *generator) shut(t *rapid.T) machine.Command {
@@ -274,7 +309,9 @@ func (g *generator) brk(t *rapid.T) machine.Command {
 	if held := g.parties(holdersOf); len(held) > 0 && draw(t, 5, "wrong") > 0 {
 		token = pick(t, held, "holder").Token
 		for _, n := range names { // mostly one of its names
-			if slices.ContainsFunc(g.machine.Inspect(n).Holders, func(p engine.Party) bool { return p.Token == token }) && coin.Draw(t, "here") {
+			if slices.ContainsFunc(g.machine.Inspect(n).Holders, func(p engine.Party) bool {
+				return p.Token == token
+			}) && coin.Draw(t, "here") {
 				name = n
 			}
 		}
@@ -289,7 +326,8 @@ func (g *generator) endDelay(t *rapid.T) machine.Command {
 		}
 	}
 	if len(g.delays) == 0 {
-		return &machine.EndDelay{Resource: pick(t, g.names, "resource"), Delay: uint64(draw(t, 3, "delay")), Generation: g.generation(t)}
+		return &machine.EndDelay{Resource: pick(t, g.names, "resource"), Delay: uint64(draw(t, 3, "delay")),
+			Generation: g.generation(t)}
 	}
 	end := g.delays[len(g.delays)-1-draw(t, min(len(g.delays), 6), "delay")]
 	end.Generation = g.generation(t)

@@ -83,6 +83,7 @@ func TestReplayFromAnyPoint(t *testing.T) {
 		for _, entry := range entries[from:] {
 			late.apply(t, entry)
 		}
-		require.True(t, bytes.Equal(g.machine.Snapshot(), late.Snapshot()), "the replica restored at entry %d has diverged", from)
+		require.True(t, bytes.Equal(g.machine.Snapshot(), late.Snapshot()), "the replica restored at entry %d has diverged",
+			from)
 	})
 }

@@ -26,8 +26,9 @@ func (w *checked) apply(t *rapid.T, batch ...machine.Command) {
 		}
 		result, events := w.machine.Apply(c)
 		for _, e := range events {
-			requireValid(t, c, w.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources, Session: e.Session,
-				Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Incarnation: e.Incarnation}))
+			requireValid(t, c, w.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources,
+				Session: e.Session,
+				Nonce:   e.Nonce, Token: e.Token, Slot: e.Slot, Incarnation: e.Incarnation}))
 		}
 		same := func(id engine.SessionID, incarnation uint64) model.Session {
 			return model.Session{ID: id, Incarnation: incarnation}
@@ -44,7 +45,8 @@ func (w *checked) apply(t *rapid.T, batch ...machine.Command) {
 func TestRestoreReusesNoToken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		profiles := []profile{profiles[0], profiles[len(profiles)-3], profiles[len(profiles)-2]}
-		w := &checked{generator: newGenerator(t, newComparison(newCases()), pick(t, profiles, "profile")), checker: model.NewLogChecker()}
+		w := &checked{generator: newGenerator(t, newComparison(newCases()), pick(t, profiles, "profile")),
+			checker: model.NewLogChecker()}
 		w.apply(t, w.begin(t)...)
 		run := func(batches int) {
 			for range 1 + draw(t, batches, "batches") {

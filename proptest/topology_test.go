@@ -3,6 +3,7 @@ package proptest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -48,7 +49,8 @@ func (g *generator) policy(t *rapid.T) machine.Command {
 	if draw(t, 3, "delete") == 0 {
 		return &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now}
 	}
-	p := engine.Policy{Prefix: prefix, Mode: pick(t, []engine.Mode{engine.Correctness, engine.Correctness, engine.Efficiency}, "mode")}
+	p := engine.Policy{Prefix: prefix, Mode: pick(t, []engine.Mode{engine.Correctness, engine.Correctness,
+		engine.Efficiency}, "mode")}
 	if p.Mode == engine.Correctness {
 		p.LockDelay = pick(t, []time.Duration{0, time.Second, time.Minute}, "delay")
 	} else {
@@ -57,8 +59,8 @@ func (g *generator) policy(t *rapid.T) machine.Command {
 	return &machine.SetPolicy{Version: version, Policy: p, Now: now}
 }
 
-// aimedPolicy migrates a lock that a set waits for, or changes the policy above a
-// deletion in progress. It returns nil if there is neither.
+// aimedPolicy migrates a lock that a set waits for or that has several holders, or changes the
+// policy above a deletion in progress. It returns nil if there is none of them.
 func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
 	for _, mv := range g.machine.Migrations() {
 		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
@@ -67,11 +69,15 @@ func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
 	}
 	waits := map[requestID]fencing.Resource{}
 	for _, status := range g.machine.List("", "", math.MaxInt) {
+		if len(status.Holders) > 1 && coin.Draw(t, "several holders") {
+			return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(status.Resource), Mode: engine.Efficiency}, Now: true}
+		}
 		for _, w := range status.Waiters {
 			attempt := requestID{Session: w.Session, Nonce: w.Nonce}
 			if other := waits[attempt]; other != "" {
 				ofSet := []fencing.Resource{other, status.Resource}
-				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, ofSet, "of the set")), Mode: engine.Efficiency}}
+				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, ofSet, "of the set")),
+					Mode: engine.Efficiency}}
 			}
 			waits[attempt] = status.Resource
 		}
@@ -86,7 +92,8 @@ func (g *generator) move(t *rapid.T) machine.Command {
 		if prefix := pick(t, prefixes, "prefix"); coin.Draw(t, "abort") {
 			return &machine.AbortMigration{Prefix: prefix}
 		} else {
-			return &machine.FinishMigration{Prefix: prefix, Version: 1 + uint64(draw(t, int(min(g.machine.Version(), 100))+2, "version"))}
+			return &machine.FinishMigration{Prefix: prefix, Version: 1 + uint64(draw(t, int(min(g.machine.Version(), 100))+2,
+				"version"))}
 		}
 	}
 	mv := pick(t, moves, "move")
@@ -94,13 +101,14 @@ func (g *generator) move(t *rapid.T) machine.Command {
 	case 0:
 		return &machine.AbortMigration{Prefix: mv.Prefix}
 	case 1:
-		return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix, Mode: pick(t, []engine.Mode{mv.From, mv.To, mv.To}, "mode")}, Now: coin.Draw(t, "now")}
+		return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix, Mode: pick(t, []engine.Mode{mv.From, mv.To, mv.To},
+			"mode")}, Now: coin.Draw(t, "now")}
 	case 2:
 		return &machine.DeletePolicy{Prefix: mv.Prefix, Now: coin.Draw(t, "now")}
 	case 3:
 		return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version + 1}
 	}
-	return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version}
+	return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version, Granted: g.granted(t)}
 }
 
 func (g *generator) fleet(t *rapid.T) machine.Command {
@@ -109,7 +117,8 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 	case what < 3 && e.NextVersion != 0 && coin.Draw(t, "same"):
 		return &machine.SetFleet{Fleet: e.Next, Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
 	case what < 3:
-		return &machine.SetFleet{Fleet: pick(t, fleets, "fleet"), Version: g.version(t), Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
+		return &machine.SetFleet{Fleet: pick(t, fleets, "fleet"), Version: g.version(t), Now: coin.Draw(t, "now"),
+			Force: coin.Draw(t, "force")}
 	case what < 5:
 		return &machine.FinishFleet{Version: 1 + max(e.NextVersion, 1) - pick(t, []uint64{1, 1, 1, 0}, "older")}
 	case what < 9:
@@ -121,7 +130,8 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 		}
 		return &machine.RaiseCeiling{To: min(to, fencing.MaxToken)}
 	case what < 12:
-		c := &machine.Reconcile{At: g.version(t), Version: uint64(draw(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
+		c := &machine.Reconcile{At: g.version(t), Version: uint64(draw(t, 20, "version")),
+			Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
 		if !e.Fleet.IsZero() && coin.Draw(t, "lives") {
 			c.Lives, c.Past = make([]string, len(e.Fleet.Addresses)), make([]string, len(e.Fleet.Addresses))
 			for i := range c.Lives {
@@ -131,14 +141,16 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 		}
 		return c
 	case what < 14:
-		return &machine.FinishReconcile{Version: max(1, pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
+		return &machine.FinishReconcile{Version: max(1,
+			pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
 	case what < 15 && draw(t, 3, "restored") == 0:
 		if coin.Draw(t, "known") {
 			return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling, Fleet: pick(t, fleets, "fleet"), FleetSet: true}
 		}
 		return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling}
 	}
-	return &machine.SetMemberAPI{ID: pick(t, []string{"n1", "n2"}, "id"), Address: pick(t, []string{"a:1", "b:1", ""}, "address")}
+	return &machine.SetMemberAPI{ID: pick(t, []string{"n1", "n2"}, "id"), Address: pick(t, []string{"a:1", "b:1", ""},
+		"address")}
 }
 
 // life draws a command about the life of a Redis node.
@@ -146,26 +158,48 @@ func (g *generator) life(t *rapid.T, e machine.Efficiency) machine.Command {
 	member, name := pick(t, fleetMembers, "member"), fmt.Sprint("life ", draw(t, 6, "life"))
 	switch draw(t, 6, "of a life") {
 	case 0:
-		return &machine.CloseSets{Version: 1 + e.Version - uint64(draw(t, int(min(e.Version, 20))+1, "older"))}
+		return &machine.CloseSets{Version: 1 + e.Version - uint64(draw(t, int(min(e.Version, 20))+1, "older")),
+			Granted: g.granted(t)}
 	case 1:
+		for i, l := range e.Lives {
+			if l.Name != "" && coin.Draw(t, "named") {
+				member, name = e.Fleet.Addresses[i], l.Name
+			}
+		}
 		return &machine.FinishRecovery{Member: member, Life: name}
 	}
-	return &machine.AssignRange{Member: member, Life: name, Version: g.version(t)}
+	return &machine.NameLife{Member: member, Life: name, Version: g.version(t)}
+}
+
+// granted draws an upper bound of the tokens that Redis has granted.
+func (g *generator) granted(t *rapid.T) fencing.Token {
+	ceiling := g.machine.Ceiling()
+	return pick(t, []fencing.Token{fencing.None, 1, ceiling / 2, ceiling, fencing.MaxToken}, "granted")
 }
 
 // interestingTopology lists further cases that the random runs must reach.
 var interestingTopology = []string{
-	"acquire: migrating", "acquire: set with a migrating lock", "acquire: repeated after a migration", "acquire: not ready",
+	"acquire: migrating", "acquire: set with a migrating lock", "acquire: repeated after a migration",
+	"acquire: not ready",
 	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, the parent is migrating",
-	"migration: begun to efficiency", "migration: begun to correctness", "migration: begun by a deletion", "migration: begun under another",
-	"migration: a prefix left another one", "migration: waiters cancelled", "migration: a cancelled waiter unblocks others", "migration: holders broken", "migration: delay ended",
-	"migration: repeated", "migration: now set later", "migration: other policy for the same mode", "migration: other direction refused", "migration: exhausted",
-	"migration: aborted", "migration: aborted, keeps a policy", "migration: finished to efficiency", "migration: finished to correctness", "migration: finished, token raised",
-	"migration: finished a deletion", "migration: finished a deletion, keeps a policy", "migration: busy", "migration: other version", "migration: finished before", "migration: not ready",
-	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: now set later", "fleet: canceled", "fleet: finished", "fleet: outdated",
-	"range: assigned", "range: older set", "range: used", "sets: closed", "range: again", "range: not ready", "range: other fleet", "range: exhausted",
+	"migration: begun to efficiency", "migration: begun to correctness", "migration: begun by a deletion",
+	"migration: begun under another",
+	"migration: a prefix left another one", "migration: waiters cancelled",
+	"migration: a cancelled waiter unblocks others", "migration: holders broken", "migration: holders left",
+	"migration: delay ended",
+	"migration: repeated", "migration: now set later", "migration: other policy for the same mode",
+	"migration: other direction refused", "migration: exhausted",
+	"migration: aborted", "migration: aborted, keeps a policy", "migration: finished to efficiency",
+	"migration: finished to correctness", "migration: finished, token raised",
+	"migration: finished a deletion", "migration: finished a deletion, keeps a policy", "migration: busy",
+	"migration: other version", "migration: finished before", "migration: not ready",
+	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: now set later",
+	"fleet: canceled", "fleet: finished", "fleet: outdated",
+	"life: named", "life: older set", "life: votes", "sets: closed", "sets: closed, with a floor",
+	"sets: closed, with a step", "life: again", "life: not ready", "life: other fleet", "life: exhausted",
 	"ceiling: raised", "ceiling: not lowered",
-	"reconcile: fresh", "reconcile: jump", "reconcile: not needed", "reconcile: exhausted", "reconcile: finished", "reconcile: other version", "restored: was ready",
+	"reconcile: fresh", "reconcile: jump", "reconcile: not needed", "reconcile: exhausted", "reconcile: finished",
+	"reconcile: other version", "restored: was ready",
 	"member: set", "member: removed",
 }
 
@@ -200,7 +234,8 @@ func (v topologyView) has(prefix string) bool {
 }
 
 // topology counts the cases of a command that changes the topology.
-func (c *cases) topology(p *comparison, command machine.Command, v topologyView, result machine.Result, events []machine.Event) {
+func (c *cases) topology(p *comparison, command machine.Command, v topologyView, result machine.Result,
+	events []machine.Event) {
 	now := topologyOf(p.machine)
 	done, changed := result.Code == machine.Done, now.Version != v.Version
 	switch command := command.(type) {
@@ -209,7 +244,8 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 		c.changedPolicy(command.Policy.Prefix, v, now, result, events)
 		old := v.move(command.Policy.Prefix)
 		c.hit(old != nil && done && !changed, "migration: repeated")
-		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now, "migration: other policy for the same mode")
+		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now,
+			"migration: other policy for the same mode")
 	case *machine.DeletePolicy:
 		c.hit(done, "policy: deleted")
 		c.hit(result.Code == machine.NotHeld, "policy: not there")
@@ -223,23 +259,28 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 	case *machine.SetFleet:
 		c.hit(result.Code == machine.Outdated, "fleet: outdated")
 		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && v.Fleet.IsZero(), "fleet: at once")
-		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && !v.Fleet.IsZero(), "fleet: another before it was ready")
+		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && !v.Fleet.IsZero(),
+			"fleet: another before it was ready")
 		c.hit(changed && now.NextVersion == now.Version, "fleet: change begun")
 		c.hit(changed && now.NextVersion != 0 && now.NextVersion == v.NextVersion, "fleet: now set later")
 		c.hit(changed && v.NextVersion != 0 && now.NextVersion == 0, "fleet: canceled")
 	case *machine.FinishFleet:
 		c.hit(changed, "fleet: finished")
-	case *machine.AssignRange:
-		c.hit(changed, "range: assigned")
-		c.hit(done && !changed, "range: again")
-		c.hit(changed && len(now.Open) > len(v.Open), "range: older set")
-		c.hit(result.Code == machine.NotReady, "range: not ready")
-		c.hit(result.Code == machine.Outdated, "range: other fleet")
-		c.hit(result.Code == machine.Exhausted, "range: exhausted")
+	case *machine.NameLife:
+		c.hit(changed, "life: named")
+		c.hit(done && !changed, "life: again")
+		c.hit(changed && len(now.Open) > len(v.Open), "life: older set")
+		c.hit(result.Code == machine.NotReady, "life: not ready")
+		c.hit(result.Code == machine.Outdated, "life: other fleet")
+		c.hit(result.Code == machine.Exhausted, "life: exhausted")
 	case *machine.CloseSets:
 		c.hit(len(now.Open) < len(v.Open), "sets: closed")
+		c.hit(slices.ContainsFunc(now.Lives, func(l machine.Life) bool {
+			return l.Floor != 0 && !slices.Contains(v.Lives, l)
+		}), "sets: closed, with a floor")
+		c.hit(now.Ceiling > v.Ceiling, "sets: closed, with a step")
 	case *machine.FinishRecovery:
-		c.hit(done, "range: used")
+		c.hit(done, "life: votes")
 	case *machine.RaiseCeiling:
 		c.hit(now.Ceiling > v.Ceiling, "ceiling: raised")
 		c.hit(command.To < v.Ceiling, "ceiling: not lowered")
@@ -285,10 +326,6 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 		switch e.Type {
 		case machine.EventCancelled:
 			cancelled++
-		case machine.EventBroken:
-			c.hit(true, "migration: holders broken")
-		case machine.EventOpened:
-			c.hit(true, "migration: delay ended")
 		case machine.EventGranted:
 			c.hit(cancelled > 0, "migration: a cancelled waiter unblocks others")
 		}

@@ -56,8 +56,8 @@ func newAdmission(n *Node) (*admission, error) {
 	if err := n.storage.checkWentBack(); err != nil {
 		return nil, err
 	}
-	term, err := n.storage.Stable.GetUint64([]byte("CurrentTerm"))
-	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
+	term, err := n.storage.uint64(keyTerm)
+	if err != nil {
 		return nil, fmt.Errorf("read term: %w", err)
 	}
 	last, err := n.storage.Log.LastIndex()
@@ -175,6 +175,16 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		reject(rpc, err)
 		return false
 	}
+	if request, ok := rpc.Command.(*raft.RequestPreVoteRequest); ok && a.node.confirms(request) {
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+			Term: request.Term, Granted: true}, nil)
+		return false
+	}
+	// An answer acknowledges them.
+	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); entries && a.node.log.Drain() != nil {
+		reject(rpc, ErrStopped)
+		return false
+	}
 	a.committed.observe(rpc.Command)
 	return true
 }
@@ -200,7 +210,8 @@ func (a *admission) refuse(rpc raft.RPC) {
 	switch rpc.Command.(type) {
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
 		if !a.counted.Swap(true) {
-			a.node.logger.Warn("peers count this node as a voter, but it does not vote: it has lost its data folder, or bootstrapped another cluster; "+
+			a.node.logger.Warn("peers count this node as a voter, but it does not vote: it has lost its data folder, or "+
+				"bootstrapped another cluster; "+
 				"remove it from their cluster, empty its folder and join again", "id", a.node.ID())
 		}
 	}

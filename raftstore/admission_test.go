@@ -21,7 +21,8 @@ import (
 // restart starts a node of the cluster again, with its configuration and folder.
 func (c *cluster) restart(i int) *Node {
 	c.t.Helper()
-	if old, ok := c.configs[i].Transport.(*raft.InmemTransport); ok { // it buffers requests that a stopped node must not receive
+	// It buffers requests that a stopped node must not receive.
+	if old, ok := c.configs[i].Transport.(*raft.InmemTransport); ok {
 		_, transport := raft.NewInmemTransportWithTimeout(old.LocalAddr(), 100*time.Millisecond)
 		c.inmem[i], c.configs[i].Transport = transport, transport
 		c.heal()
@@ -33,7 +34,8 @@ func (c *cluster) restart(i int) *Node {
 // emptiedVoter starts a cluster of three nodes and acquires a lock that only two of
 // them have in their log. One of the two is then emptied, the other is stopped. The
 // emptied node and the third one could elect a leader without that entry.
-func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s engine.Session, grant engine.Grant) {
+func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s engine.Session,
+	grant engine.Grant) {
 	c = startDisk(t, 3, kind)
 	s = openSession(t, c.backend(), time.Hour)
 	c.agree()
@@ -61,7 +63,8 @@ func TestEmptiedVoterDoesNotVote(t *testing.T) {
 			s, err := c.backend().Open(ctx, s.(*Session).config)
 			require.NoError(t, err)
 			grant, err := s.Acquire(ctx, lockRequest(2, "a"))
-			require.Failf(t, "the elected leader lacks a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
+			require.Failf(t, "the elected leader lacks a committed entry", "token %d, then %d (%v)", first.Token, grant.Token,
+				err)
 		}
 
 		c.restart(knows)
@@ -233,9 +236,11 @@ func TestEmptyNodeAdmitsNobodyOnItsPort(t *testing.T) {
 	t.Cleanup(func() { peer.Close() })
 	header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte(peer.LocalAddr())}
 	address := raft.ServerAddress(node.Address())
-	err = peer.AppendEntries("n1", address, &raft.AppendEntriesRequest{RPCHeader: header, Term: 7}, &raft.AppendEntriesResponse{})
+	err = peer.AppendEntries("n1", address, &raft.AppendEntriesRequest{RPCHeader: header, Term: 7},
+		&raft.AppendEntriesResponse{})
 	require.ErrorContains(t, err, ErrStateLost.Error())
-	err = peer.RequestVote("n1", address, &raft.RequestVoteRequest{RPCHeader: header, Term: 7}, &raft.RequestVoteResponse{})
+	err = peer.RequestVote("n1", address, &raft.RequestVoteRequest{RPCHeader: header, Term: 7},
+		&raft.RequestVoteResponse{})
 	require.ErrorContains(t, err, ErrStateLost.Error())
 	require.EqualValues(t, 2, node.admission.refused.Load())
 }

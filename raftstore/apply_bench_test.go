@@ -17,9 +17,11 @@ import (
 func BenchmarkApply(b *testing.B) {
 	id := engine.NewSessionID()
 	pair := func(i int) []machine.Command {
-		request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
-			Mode: engine.Correctness, Wait: true, Holder: "worker-17"}
-		return []machine.Command{&machine.Acquire{Session: id, Incarnation: 1, Request: request}, &machine.Release{Session: id, Incarnation: 1, Nonce: request.Nonce}}
+		request := engine.Request{Nonce: engine.Nonce(i + 1),
+			Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
+			Mode:      engine.Correctness, Wait: true, Holder: "worker-17"}
+		return []machine.Command{&machine.Acquire{Session: id, Incarnation: 1, Request: request},
+			&machine.Release{Session: id, Incarnation: 1, Nonce: request.Nonce}}
 	}
 	pairs := make([][]machine.Command, 1<<16)
 	entries := make([][]byte, len(pairs))

@@ -49,7 +49,9 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 // engine.ErrExpired. If config names a user that does not own the session, Attach returns
 // engine.ErrForbidden. The TTL of config is ignored.
 func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Session, error) {
-	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID, config.User) })
+	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) {
+		return n.attach(ctx, config.ID, config.User)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("attach session: %w", err)
 	}
@@ -58,7 +60,8 @@ func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Ses
 
 // begin registers a listener for losses, opens or finds the session with find, and then
 // sets the incarnation of the listener.
-func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find func(*Node) (machine.SessionInfo, error)) (*Session, error) {
+func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find func(*Node) (machine.SessionInfo,
+	error)) (*Session, error) {
 	if config.Clock == nil {
 		config.Clock = engine.SystemClock()
 	}
@@ -75,7 +78,7 @@ func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find f
 		found, err = find(leader)
 	}
 	if err != nil {
-		s.unlisten()
+		s.Detach()
 		return nil, err
 	}
 	s.number, s.config.TTL, s.config.User = found.Incarnation, found.TTL, found.User
@@ -112,18 +115,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	for _, n := range b.nodes {
 		defer n.hub.Watch(resource, w)()
 	}
-	for {
-		select {
-		case <-w:
-			status, err := b.Inspect(ctx, resource)
-			if err != nil {
-				return err
-			}
-			changed(status)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return w.Follow(ctx, func() (engine.Status, error) { return b.Inspect(ctx, resource) }, changed)
 }
 
 // Break ends a lease on behalf of an operator. It returns engine.ErrNotHeld if the lock

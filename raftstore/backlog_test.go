@@ -20,7 +20,8 @@ type losesEntries struct {
 	to *atomic.Value // the raft.ServerID of the node
 }
 
-func (l losesEntries) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+func (l losesEntries) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest,
+	answer *raft.AppendEntriesResponse) error {
 	if l.to.Load() != id || request.PrevLogEntry == 0 {
 		return l.Transport.AppendEntries(id, to, request, answer)
 	}

@@ -38,7 +38,8 @@ func (l *lateAnswers) release() {
 }
 
 // AppendEntries also carries heartbeats.
-func (l *lateAnswers) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+func (l *lateAnswers) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest,
+	answer *raft.AppendEntriesResponse) error {
 	err := l.Transport.AppendEntries(id, to, request, answer)
 	l.mu.Lock()
 	held := l.held
@@ -74,7 +75,8 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 			}
 		}
 		require.NoError(t, transports[third.ID()].TimeoutNow(raft.ServerID(next.ID()), raft.ServerAddress(next.ID()),
-			&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(old.ID()), Addr: []byte(old.ID())}},
+			&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(old.ID()),
+				Addr: []byte(old.ID())}},
 			&raft.TimeoutNowResponse{}))
 		eventually(t, "the next leader", next.Leads)
 		others, err := NewBackend(next)

@@ -39,7 +39,8 @@ func TestFailoverExtensionIsBounded(t *testing.T) {
 		_, err = next.Acquire(testContext(t), request)
 		require.NoError(t, err)
 		took := clock.Now().Since(renewed)
-		require.LessOrEqual(t, took, (failovers+1)*ttl+failovers*lessor.ProofLife+elections+commit, "elections took %v", elections)
+		require.LessOrEqual(t, took, (failovers+1)*ttl+failovers*lessor.ProofLife+elections+commit, "elections took %v",
+			elections)
 		require.Greater(t, clock.Now().Since(served), ttl-commit, "each leader gave the full TTL")
 	})
 }

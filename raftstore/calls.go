@@ -38,10 +38,11 @@ func (n *Node) limitsNow() machine.Limits {
 }
 
 // open opens a session, or renews it if it is open. It refuses a session that is open with
-// another TTL, because the caller would rely on a TTL that the service does not use.
+// a shorter TTL, because the caller would rely on a TTL that the service does not use.
 func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.SessionInfo, error) {
 	arrived := n.config.Clock.Now()
-	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, User: config.User, Limits: n.limitsNow()})
+	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, User: config.User,
+		Limits: n.limitsNow()})
 	switch {
 	case err != nil:
 	case result.Code == machine.Limited:
@@ -54,11 +55,13 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 	}
 	var found machine.SessionInfo
 	n.fsm.Read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
-	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // otherwise it has ended since
-		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; use that TTL, or open a session with another id",
+	// Otherwise it has ended since.
+	if found.TTL < config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation {
+		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; use that TTL, or open "+
+			"a session with another id",
 			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
-	err = n.extend(term, arrived, config.ID, result.Incarnation)
+	err = n.extend(term, arrived, config.ID, result.Incarnation, config.TTL)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		err = fmt.Errorf("%w: the session is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
@@ -70,14 +73,19 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 var errOtherUser = fmt.Errorf("%w: the session belongs to another user; only its owner can use it", engine.ErrForbidden)
 
 // attach renews an open session. It never opens one. A user other than the owner is
-// refused; without users, user is empty, and everyone may attach.
+// refused; without users, user is empty, and everyone may attach. It needs no log entry for a
+// session that the machine has, if the proof of leadership is fresh: like every renewal.
 func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (found machine.SessionInfo, err error) {
 	arrived := n.config.Clock.Now()
 	look := func(m *machine.Machine) { found = m.SessionInfo(id) }
 	n.fsm.Read(look)
 	allowed := func() bool { return user == "" || user == found.User }
 	if term := n.leading.Load(); term != nil && found.Incarnation != 0 && allowed() {
-		_ = n.extend(term, arrived, id, found.Incarnation) // it does not expire while this call waits
+		proved := term.proved()
+		err := n.extend(term, arrived, id, found.Incarnation, found.TTL) // it does not expire while this call waits
+		if proved && err == nil {
+			return found, nil
+		}
 	}
 	if err := n.read(ctx, Linearizable, look); err != nil {
 		return machine.SessionInfo{}, err
@@ -89,6 +97,23 @@ func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (fo
 		return machine.SessionInfo{}, errOtherUser
 	}
 	return found, n.renew(ctx, id, found.Incarnation)
+}
+
+// update raises the TTL of a session if ttl is longer, replaces the metadata of a lease unless it
+// is empty, and extends the session by ttl. The longer TTL is in the log before anybody relies
+// on it: a later leader gives every session what the log says.
+func (n *Node) update(ctx context.Context, c *machine.Update) error {
+	arrived := n.config.Clock.Now()
+	result, term, err := n.propose(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case result.Code == machine.NoSession:
+		return engine.ErrExpired
+	case result.Code != machine.Done:
+		return engine.ErrNotHeld
+	}
+	return n.extend(term, arrived, c.Session, c.Incarnation, c.TTL)
 }
 
 // barrier returns when this node has applied everything that was committed before the
@@ -133,7 +158,9 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 	}
 	var status engine.Status
 	var orders []uint64
-	if err := n.read(ctx, c, func(m *machine.Machine) { status, orders = m.Inspect(resource), m.Orders(resource) }); err != nil {
+	if err := n.read(ctx, c, func(m *machine.Machine) {
+		status, orders = m.Inspect(resource), m.Orders(resource)
+	}); err != nil {
 		return engine.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
 	}
 	n.addTimes(&status, orders)
@@ -143,7 +170,8 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 // List returns the locks in use whose names begin with prefix and come after the name
 // after, in ascending order. A page has at most limit locks, and at most MaxPage. Each
 // page is a separate read.
-func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]engine.Status, error) {
+func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int,
+	c Consistency) ([]engine.Status, error) {
 	var list []engine.Status
 	var orders [][]uint64
 	err := n.read(ctx, c, func(m *machine.Machine) {
@@ -177,11 +205,30 @@ func (n *Node) Summaries(after fencing.Resource) (list []machine.Summary) {
 	return list
 }
 
-// addTimes sets the remaining TTL of each holder, which only the leader knows, and when
-// holders were granted and waiters were queued.
+// Search returns the locks in use, as this node has applied them, where the name or the user of one of
+// their first limit holders or waiters matches.
+func (n *Node) Search(matches func(string) bool, limit int) map[fencing.Resource]bool {
+	all := map[fencing.Resource]bool{}
+	for after, more := fencing.Resource(""), true; more; more = after != "" {
+		var page []fencing.Resource
+		n.fsm.Read(func(m *machine.Machine) { page, after = m.Search(matches, after, MaxPage, limit) })
+		for _, name := range page {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+// NoteClient notes which client uses a session, for people. Only the leader remembers it.
+func (n *Node) NoteClient(id engine.SessionID, client string) {
+	n.leading.Load().noteClient(id, client)
+}
+
+// addTimes sets the remaining TTL, the last renewal and the client of each holder, which only the
+// leader knows, and when holders were granted and waiters were queued.
 func (n *Node) addTimes(status *engine.Status, orders []uint64) {
 	for i := range status.Holders {
-		status.Holders[i].TTL = n.leading.Load().left(status.Holders[i].Session)
+		n.leading.Load().describe(&status.Holders[i])
 	}
 	if n.config.Times == nil {
 		return

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // catchUp prevents a node that has joined from acting on an outdated configuration.
@@ -35,8 +33,8 @@ const noElectionTimeout = 365 * 24 * time.Hour
 
 // load reads the index from disk.
 func (c *catchUp) load() error {
-	until, err := c.node.storage.Stable.GetUint64(keyCatchUp)
-	if err != nil && err.Error() != "not found" { // the error that the Raft library requires of a StableStore
+	until, err := c.node.storage.uint64(keyCatchUp)
+	if err != nil {
 		return fmt.Errorf("read the index to catch up with: %w", err)
 	}
 	c.until.Store(until)
@@ -98,29 +96,14 @@ func (c *catchUp) timeouts(d time.Duration) error {
 	return nil
 }
 
-// votingStore is the stable store of a node that must not vote before it has caught up. The
-// Raft library votes, for others and for itself, only after it has written the vote.
-type votingStore struct {
-	raft.StableStore
-	catchUp *catchUp
-}
-
 var errNoVote = errors.New("a node that has not caught up does not vote")
 
-// SetUint64 refuses the term of a vote.
-func (b votingStore) SetUint64(key []byte, value uint64) error {
-	if string(key) == "LastVoteTerm" && b.catchUp.pending() {
+// refuseVote returns why the node must not vote, nil if it may.
+func (c *catchUp) refuseVote() error {
+	if c.pending() {
 		return errNoVote
 	}
-	return b.StableStore.SetUint64(key, value)
-}
-
-// Set refuses the candidate of a vote.
-func (b votingStore) Set(key, value []byte) error {
-	if string(key) == "LastVoteCand" && b.catchUp.pending() {
-		return errNoVote
-	}
-	return b.StableStore.Set(key, value)
+	return nil
 }
 
 // CatchingUp reports whether the node has joined but has not applied the entry that

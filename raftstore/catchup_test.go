@@ -101,7 +101,8 @@ func (c *cluster) rejoin(t *testing.T, i int) *Node {
 func staysQuiet(t *testing.T, n *Node) {
 	t.Helper()
 	require.True(t, n.CatchingUp())
-	require.Equal(t, []Member{{ID: n.ID(), Address: n.Address(), Voter: true}}, n.Members(), "it is the only voter in its log")
+	require.Equal(t, []Member{{ID: n.ID(), Address: n.Address(), Voter: true}}, n.Members(),
+		"it is the only voter in its log")
 	term := n.raft.CurrentTerm()
 	pass(time.Minute)
 	require.Equal(t, term, n.raft.CurrentTerm(), "it starts no election")

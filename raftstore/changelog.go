@@ -74,7 +74,8 @@ func (n *Node) watchLeader() {
 func (n *Node) logChange(c machine.Command, version uint64) {
 	switch c := c.(type) {
 	case *machine.SetPolicy:
-		n.logger.Info("policy set", "prefix", c.Policy.Prefix, "mode", c.Policy.Mode.String(), "ttl", c.Policy.TTL, "version", version)
+		n.logger.Info("policy set", "prefix", c.Policy.Prefix, "mode", c.Policy.Mode.String(), "ttl", c.Policy.TTL, "version",
+			version)
 		n.logMigration(c.Policy.Prefix, version)
 	case *machine.DeletePolicy:
 		n.logger.Info("policy deleted", "prefix", c.Prefix, "version", version)
@@ -84,9 +85,10 @@ func (n *Node) logChange(c machine.Command, version uint64) {
 	case *machine.FinishMigration:
 		n.logger.Info("migration finished", "prefix", c.Prefix, "version", version)
 	case *machine.SetFleet:
-		n.logger.Info("Redis fleet set", "nodes", strings.Join(c.Fleet.Addresses, ","), "namespace", c.Fleet.Namespace, "version", version)
-	case *machine.AssignRange:
-		n.logger.Info("Redis node gets a new range of tokens", "node", c.Member, "version", version)
+		n.logger.Info("Redis fleet set", "nodes", strings.Join(c.Fleet.Addresses, ","), "namespace", c.Fleet.Namespace,
+			"version", version)
+	case *machine.NameLife:
+		n.logger.Info("Redis node has a new life", "node", c.Member, "version", version)
 	case *machine.FinishFleet:
 		n.logger.Info("Redis fleet changed", "nodes", strings.Join(n.Topology().Fleet.Addresses, ","), "version", version)
 	}
@@ -96,7 +98,8 @@ func (n *Node) logChange(c machine.Command, version uint64) {
 func (n *Node) logMigration(prefix string, version uint64) {
 	for _, m := range n.Efficiency().Migrations {
 		if m.Prefix == prefix && m.Version == version {
-			n.logger.Info("migration started", "prefix", prefix, "from", m.From.String(), "to", m.To.String(), "now", m.Now, "version", version)
+			n.logger.Info("migration started", "prefix", prefix, "from", m.From.String(), "to", m.To.String(), "now", m.Now,
+				"version", version)
 		}
 	}
 }
@@ -114,7 +117,8 @@ func (n *Node) logEvents(events []machine.Event) (calls []func()) {
 		for j, name := range e.Resources {
 			names[j] = string(name)
 		}
-		message, values := e.Type.String(), []slog.Attr{slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(e.Token)),
+		message, values := e.Type.String(), []slog.Attr{slog.String("resource", strings.Join(names, ",")),
+			slog.Uint64("token", uint64(e.Token)),
 			slog.String("mode", "correctness"), slog.String("holder", e.Holder), slog.String("user", e.User)}
 		calls = append(calls, func() { n.logger.LogAttrs(ctx, slog.LevelDebug, message, values...) })
 	}

@@ -69,7 +69,8 @@ func TestRestoreIsLoggedOnce(t *testing.T) {
 		_, err = c.nodes[0].RestoreSnapshot(testContext(t), &saved)
 		require.NoError(t, err)
 		pass(5 * time.Second)
-		require.Equal(t, "n0", log.Once(t, "restored a snapshot; all sessions have ended, and later tokens are above the floor").Values["id"])
+		require.Equal(t, "n0", log.Once(t,
+			"restored a snapshot; all sessions have ended, and later tokens are above the floor").Values["id"])
 		log.Once(t, "became leader")
 		require.Zero(t, log.Count("lost leadership"))
 	})
@@ -96,7 +97,8 @@ func TestChangesOfLocksAreLoggedAtDebug(t *testing.T) {
 		log := logtest.New(slog.LevelDebug)
 		c := startMemory(t, 3, logTo(log))
 		open := func() engine.Session {
-			s, err := c.backend().Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute, Clock: engine.MonotonicClock()})
+			s, err := c.backend().Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute,
+				Clock: engine.MonotonicClock()})
 			require.NoError(t, err)
 			return s
 		}
@@ -132,7 +134,8 @@ func TestChangesOfLocksAreLoggedWithoutTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logtest.New(slog.LevelDebug)
 		c := startMemory(t, 1, logTo(log))
-		events := []machine.Event{{Type: machine.EventReleased, Resources: []fencing.Resource{"a"}, Token: 1}, {Type: machine.EventGranted, Resources: []fencing.Resource{"a", "b"}, Token: 2}}
+		events := []machine.Event{{Type: machine.EventReleased, Resources: []fencing.Resource{"a"}, Token: 1},
+			{Type: machine.EventGranted, Resources: []fencing.Resource{"a", "b"}, Token: 2}}
 		before := log.Count("")
 		calls := c.nodes[0].logEvents(events)
 		require.Equal(t, before, log.Count(""), "the caller still has the lock")
@@ -151,13 +154,15 @@ func TestChangesOfLocksAreLoggedWithoutTheLock(t *testing.T) {
 
 // An event that is not logged costs no allocation.
 func TestQuietEventsCostNothing(t *testing.T) {
-	n := openNode(t, Config{ID: "n", Storage: MemoryStorage(), Address: "127.0.0.1:0", Logger: logtest.New(slog.LevelInfo).Logger()})
+	n := openNode(t, Config{ID: "n", Storage: MemoryStorage(), Address: "127.0.0.1:0",
+		Logger: logtest.New(slog.LevelInfo).Logger()})
 	events := []machine.Event{{Type: machine.EventGranted, Resources: []fencing.Resource{"a"}}}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { n.logEvents(events) }))
 }
 
 func BenchmarkQuietEvents(b *testing.B) {
-	n := openNode(b, Config{ID: "n", Storage: MemoryStorage(), Address: "127.0.0.1:0", Logger: logtest.New(slog.LevelInfo).Logger()})
+	n := openNode(b, Config{ID: "n", Storage: MemoryStorage(), Address: "127.0.0.1:0",
+		Logger: logtest.New(slog.LevelInfo).Logger()})
 	events := []machine.Event{{Type: machine.EventGranted, Resources: []fencing.Resource{"a"}}}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -203,7 +208,8 @@ func TestChangesOfTheTopologyAreLoggedOnce(t *testing.T) {
 		require.Equal(t, n.ID(), set.Values["id"])
 		require.Zero(t, log.Count("migration started"))
 
-		_, err = n.SetFleet(ctx, engine.Fleet{Addresses: []string{"a:1"}, Namespace: "leased", MaxTTL: time.Minute}, 0, false, false)
+		_, err = n.SetFleet(ctx, engine.Fleet{Addresses: []string{"a:1"}, Namespace: "leased", MaxTTL: time.Minute}, 0, false,
+			false)
 		require.NoError(t, err)
 		require.Equal(t, "a:1", log.Once(t, "Redis fleet set").Values["nodes"])
 		policy.Mode = engine.Efficiency
@@ -234,7 +240,7 @@ func TestEndsOfChangesAreLoggedOnce(t *testing.T) {
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
 		require.NoError(t, err)
 		for range 2 {
-			require.NoError(t, n.FinishMigration(ctx, "fast/", version))
+			require.NoError(t, n.FinishMigration(ctx, "fast/", version, 0))
 		}
 		require.Equal(t, "fast/", log.Once(t, "migration finished").Values["prefix"])
 		log.Once(t, "migration started")

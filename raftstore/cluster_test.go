@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,20 +250,18 @@ func (c *cluster) backend() *Backend {
 // the same chain hash.
 func (c *cluster) agree() replica.Chain {
 	c.t.Helper()
-	var chain replica.Chain
+	var chains []replica.Chain
 	eventually(c.t, "all nodes at one entry", func() bool {
-		chain = c.nodes[0].Status().Chain
+		chains = chains[:0]
 		for _, n := range c.nodes {
-			if n.Status().Chain.Index != chain.Index {
-				return false
-			}
+			chains = append(chains, n.Status().Chain)
 		}
-		return true
+		return !slices.ContainsFunc(chains, func(chain replica.Chain) bool { return chain.Index != chains[0].Index })
 	})
-	for _, n := range c.nodes {
-		require.Equal(c.t, chain, n.Status().Chain, n.ID())
+	for i, chain := range chains {
+		require.Equal(c.t, chains[0], chain, c.nodes[i].ID())
 	}
-	return chain
+	return chains[0]
 }
 
 // diverge changes the chain hash of a replica.

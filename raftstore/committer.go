@@ -22,26 +22,20 @@ type (
 	batch     = proposer.Batch[caller]
 )
 
-// receiver gets the outcome of an operation.
-type receiver interface {
-	// deliver receives the outcome, once. It must not block.
-	deliver(result machine.Result, err error)
-	// flush is called after all outcomes of an entry were delivered.
-	flush()
-}
-
 // outcome is the answer to one operation.
 type outcome struct {
 	result machine.Result
 	err    error
 }
 
-// reply is the receiver of a caller that waits. It has room for one outcome.
+// reply is a Caller that waits. It has room for one outcome.
 type reply chan outcome
 
-func (r reply) deliver(result machine.Result, err error) { r <- outcome{result, err} }
+// Done passes on the outcome.
+func (r reply) Done(result machine.Result, err error) { r <- outcome{result, err} }
 
-func (reply) flush() {}
+// Flush does nothing: Done has woken the caller.
+func (reply) Flush() {}
 
 // flight is the last proposed entry.
 type flight struct {
@@ -56,14 +50,14 @@ func (f *flight) answer(results []machine.Result, err error) {
 		return
 	}
 	if err == nil {
-		f.Answer(results, func(c caller, result machine.Result) { c.deliver(result, nil) })
+		f.Answer(results, func(c caller, result machine.Result) { c.Done(result, nil) })
 	} else {
 		for i := range f.Operations {
-			f.Operations[i].Caller.deliver(machine.Result{}, err)
+			f.Operations[i].Caller.Done(machine.Result{}, err)
 		}
 	}
 	for i := range f.Operations {
-		f.Operations[i].Caller.flush()
+		f.Operations[i].Caller.Flush()
 	}
 }
 
@@ -110,7 +104,7 @@ func (c *committer) commit(ctx context.Context, term *leadership, command machin
 		return machine.Result{}, err
 	}
 	c.wakeUp()
-	return c.wait(ctx, r)
+	return c.wait(ctx, r, nil, nil)
 }
 
 func (c *committer) newReply() reply {
@@ -122,7 +116,7 @@ func (c *committer) newReply() reply {
 
 // enqueue adds an operation to the queue. After an error nothing has happened. The operation
 // is proposed after wakeUp, if not earlier.
-func (c *committer) enqueue(term *leadership, command machine.Command, r receiver) error {
+func (c *committer) enqueue(term *leadership, command machine.Command, r Caller) error {
 	op := operation{Command: command, Caller: caller{r, c.node.arrival(command)}}
 	if term != nil {
 		op.Leadership = term.number
@@ -148,17 +142,22 @@ func (c *committer) wakeUp() {
 	}
 }
 
-// wait waits for the outcome of an operation. Nothing waits for a future of the Raft
-// library directly, because it can hang on shutdown (hashicorp/raft 498).
-func (c *committer) wait(ctx context.Context, r reply) (machine.Result, error) {
-	select {
-	case out := <-r:
-		c.replies.Put(r)
-		return out.result, out.err
-	case <-ctx.Done():
-		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
-	case <-c.node.stopped:
-		return machine.Result{}, ErrStopped
+// wait waits for the outcome of an operation. It calls notify, on this goroutine, for a value
+// of queued, which may be nil. Nothing waits for a future of the Raft library directly, because
+// it can hang on shutdown (hashicorp/raft 498).
+func (c *committer) wait(ctx context.Context, r reply, queued <-chan struct{}, notify func()) (machine.Result, error) {
+	for {
+		select {
+		case <-queued:
+			notify()
+		case out := <-r:
+			c.replies.Put(r)
+			return out.result, out.err
+		case <-ctx.Done():
+			return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+		case <-c.node.stopped:
+			return machine.Result{}, ErrStopped
+		}
 	}
 }
 
@@ -170,8 +169,8 @@ func (c *committer) end() {
 	queued := c.queue.Drain()
 	c.mu.Unlock()
 	for _, op := range queued {
-		op.Caller.deliver(machine.Result{}, ErrStopped)
-		op.Caller.flush()
+		op.Caller.Done(machine.Result{}, ErrStopped)
+		op.Caller.Flush()
 	}
 	if f := c.sent.Load(); f != nil {
 		f.answer(nil, ErrStopped)
@@ -186,8 +185,8 @@ func (c *committer) run() {
 		term := c.node.leading.Load()
 		b, refused := c.next(term)
 		for _, op := range refused {
-			op.Caller.deliver(machine.Result{}, c.node.notLeader())
-			op.Caller.flush()
+			op.Caller.Done(machine.Result{}, c.node.notLeader())
+			op.Caller.Flush()
 		}
 		if b != nil {
 			c.propose(term, &flight{batch: b})

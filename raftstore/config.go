@@ -143,7 +143,8 @@ func (c Config) validate() error {
 	case c.HeartbeatTimeout < 5*time.Millisecond:
 		return fmt.Errorf("%w: heartbeat timeout (%v) must be at least 5ms", ErrConfig, c.HeartbeatTimeout)
 	case c.StoreDeadline <= c.HeartbeatTimeout:
-		return fmt.Errorf("%w: store deadline (%v) must be longer than the heartbeat timeout (%v)", ErrConfig, c.StoreDeadline, c.HeartbeatTimeout)
+		return fmt.Errorf("%w: disk timeout (%v) must be longer than the heartbeat timeout (%v)", ErrConfig,
+			c.StoreDeadline, c.HeartbeatTimeout)
 	case c.MaxPending < 1:
 		return fmt.Errorf("%w: max pending (%d) must be at least 1", ErrConfig, c.MaxPending)
 	}

@@ -40,7 +40,7 @@ func (n *Node) watchContact() {
 func (n *Node) contactLeft() time.Duration {
 	leader, _ := n.Leader()
 	last := n.raft.LastContact()
-	turn := n.turnAfter(leader)
+	_, turn := n.turnAfter(leader)
 	if leader == "" || last.IsZero() || turn < 0 || n.raft.State() != raft.Follower {
 		return n.config.HeartbeatTimeout
 	}
@@ -48,9 +48,9 @@ func (n *Node) contactLeft() time.Duration {
 	return due - stopwatch.Now().Time().Sub(last)
 }
 
-// turnAfter returns the position of this node among the voters without the leader, -1 if it
-// is not one of them.
-func (n *Node) turnAfter(leader string) int {
+// turnAfter returns the number of voters without the leader, and the position of this node
+// among them, -1 if it is not one of them.
+func (n *Node) turnAfter(leader string) (number, turn int) {
 	var voters []string
 	for _, m := range n.Members() {
 		if m.Voter && m.ID != leader {
@@ -58,7 +58,7 @@ func (n *Node) turnAfter(leader string) int {
 		}
 	}
 	slices.Sort(voters)
-	return slices.Index(voters, n.ID())
+	return len(voters), slices.Index(voters, n.ID())
 }
 
 // checkContact makes the Raft library check the contact with the leader now. The library does

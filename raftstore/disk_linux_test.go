@@ -25,7 +25,8 @@ func TestDiskErrorsEndTheProcess(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s of %s", kind, fault.code, fault.calls), func(t *testing.T) {
 				t.Parallel()
 				p := newProcess(t, "p0", kind)
-				p.start(tracer, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+fault.calls, "-e", "inject="+fault.calls+":error="+fault.code+":when=60+")
+				p.start(tracer, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+fault.calls, "-e",
+					"inject="+fault.calls+":error="+fault.code+":when=60+")
 				ps := &processes{t: t, all: []*process{p}}
 				acknowledged := newReceipts(t, ps)
 				acknowledged.takeUntilDeath(t, p)
@@ -45,7 +46,8 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			p := newProcess(t, "p0", kind)
-			require.NoError(t, syscall.Mount("tmpfs", p.spec.Dir, "tmpfs", 0, "size="+size), "run as root, with the right to mount")
+			require.NoError(t, syscall.Mount("tmpfs", p.spec.Dir, "tmpfs", 0, "size="+size),
+				"run as root, with the right to mount")
 			t.Cleanup(func() {
 				p.kill()
 				require.NoError(t, syscall.Unmount(p.spec.Dir, syscall.MNT_DETACH))

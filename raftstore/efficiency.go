@@ -33,27 +33,24 @@ func (n *Node) FinishFleet(ctx context.Context, version uint64) error {
 	return err
 }
 
-// AssignRange names a life of a Redis node in the topology, and assigns a fresh range of
-// tokens to it. version is the current version. It returns ErrVersion if the log has
-// changed or the fleet has no such node, and ErrNotReady before Reconcile.
-func (n *Node) AssignRange(ctx context.Context, member, life string, version uint64) (machine.Range, error) {
-	result, err := n.change(ctx, "assign a range of tokens to "+member, &machine.AssignRange{Member: member, Life: life, Version: version})
-	if err != nil {
-		return machine.Range{}, err
-	}
-	return *result.Range, nil
+// NameLife names a life of a Redis node in the topology. version is the current version. It
+// returns ErrVersion if the log has changed or the fleet has no such node, and ErrNotReady before Reconcile.
+func (n *Node) NameLife(ctx context.Context, member, life string, version uint64) error {
+	_, err := n.change(ctx, "name the life of "+member, &machine.NameLife{Member: member, Life: life, Version: version})
+	return err
 }
 
-// FinishRecovery records that a life votes, so that its range initialises no node again.
+// FinishRecovery records that a life votes, so that its floor initialises no node again.
 func (n *Node) FinishRecovery(ctx context.Context, member, life string) error {
 	_, err := n.change(ctx, "finish the recovery of "+member, &machine.FinishRecovery{Member: member, Life: life})
 	return err
 }
 
 // CloseSets records that the sets of lives of versions below this one cannot grant any
-// more.
-func (n *Node) CloseSets(ctx context.Context, version uint64) error {
-	_, err := n.change(ctx, "close older sets of Redis servers", &machine.CloseSets{Version: version})
+// more. granted is an upper bound of the tokens that were granted under these versions, or None
+// if nobody knows one.
+func (n *Node) CloseSets(ctx context.Context, version uint64, granted fencing.Token) error {
+	_, err := n.change(ctx, "close older sets of Redis servers", &machine.CloseSets{Version: version, Granted: granted})
 	return err
 }
 

@@ -70,17 +70,19 @@ const largeSession = 12*machine.MaxEndRequests + 1
 
 // openLarge opens a session with many leases.
 func openLarge(t *testing.T, c *cluster, ttl time.Duration, lost func(engine.Nonce, error)) *Session {
-	opened, err := c.backend().Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, User: "large", Lost: lost, Clock: engine.MonotonicClock()})
+	opened, err := c.backend().Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
+		User: "large", Lost: lost, Clock: engine.MonotonicClock()})
 	require.NoError(t, err)
 	s := opened.(*Session)
-	var callers []waitingCaller
+	var callers []reply
 	for i := range largeSession {
-		callers = append(callers, newWaitingCaller())
-		require.NoError(t, s.Begin(testContext(t), engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{largeLock(i)}}, callers[i]))
+		callers = append(callers, make(reply, 1))
+		require.NoError(t, s.Begin(testContext(t), engine.Request{Nonce: engine.Nonce(i + 1),
+			Resources: []fencing.Resource{largeLock(i)}}, callers[i]))
 	}
 	s.backend.Flush()
 	for _, w := range callers {
-		require.NoError(t, (<-w.outcome).err)
+		require.NoError(t, (<-w).err)
 	}
 	return s
 }
@@ -127,7 +129,8 @@ func TestLargeSessionEndsInPieces(t *testing.T) {
 				require.True(t, grab(t, other, 1, largeLock(largeSession-1), false), "the last lease has ended")
 			} else {
 				n := c.leader()
-				_, _, err := n.propose(testContext(t), &machine.Expire{Session: s.config.ID, Incarnation: s.number, Generation: n.leading.Load().generation})
+				_, _, err := n.propose(testContext(t), &machine.Expire{Session: s.config.ID, Incarnation: s.number,
+					Generation: n.leading.Load().generation})
 				require.NoError(t, err)
 				require.True(t, grab(t, other, 1, largeLock(largeSession-1), true), "the last lease ends")
 				for range largeSession {
@@ -142,13 +145,36 @@ func TestLargeSessionEndsInPieces(t *testing.T) {
 	}
 }
 
+// A migration of many held locks that does not wait for their holders ends the leases in several
+// entries, too.
+func TestLargeMigrationEndsInPieces(t *testing.T) {
+	counter := &entryCounter{ended: map[uint64]int{}, granted: map[uint64]int{}}
+	c := startMemory(t, 1, func(c *Config) { c.Observer = counter })
+	lost := make(chan error, largeSession)
+	openLarge(t, c, time.Hour, func(_ engine.Nonce, err error) { lost <- err })
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() { acquireUntil(t, c, done) })
+	require.Eventually(t, counter.othersRun, time.Minute, time.Millisecond, "others acquire locks")
+	version, err := c.leader().SetPolicy(testContext(t), engine.Policy{Prefix: "large/", Mode: engine.Efficiency}, 0, true)
+	require.NoError(t, err)
+	for range largeSession {
+		require.ErrorIs(t, firstOf(t, lost, "the loss of each lease"), engine.ErrTaken)
+	}
+	require.NoError(t, c.leader().FinishMigration(testContext(t), "large/", version, 0))
+	close(done)
+	others.Wait()
+	counter.interleaved(t, largeSession)
+}
+
 // A leader that fails after it has ended a session leaves leases. The next leader ends them.
 func TestNextLeaderEndsTheLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		old := c.leader()
 		s := openLarge(t, c, time.Hour, nil)
-		end := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.CloseSession{Session: s.config.ID, Incarnation: s.number}, &machine.EndRequests{Max: 1}})
+		end := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.CloseSession{Session: s.config.ID,
+			Incarnation: s.number}, &machine.EndRequests{Max: 1}})
 		_ = old.raft.Apply(end, time.Second).Error() // no caller awaits it, nor does the leader of the entry go on
 		c.isolate(old)
 		var next *Node

@@ -55,7 +55,8 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 		c = c.filled()
 		storage, err := openDisk(c)
 		require.NoError(b, err)
-		transport, err := transport.Listen(transport.Config{Address: c.Address, Logger: engineLogger(quiet, engine.MonotonicClock())})
+		transport, err := transport.Listen(transport.Config{Address: c.Address,
+			Logger: engineLogger(quiet, engine.MonotonicClock())})
 		require.NoError(b, err)
 		log, err := raft.NewLogCache(cachedEntries, storage.Log)
 		require.NoError(b, err)
@@ -180,7 +181,8 @@ func BenchmarkService(b *testing.B) {
 // each caller.
 func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 	ctx := context.Background()
-	s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock()})
+	s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour,
+		Clock: engine.SystemClock()})
 	require.NoError(b, err)
 	var nonces atomic.Uint64
 	held := make([]engine.Nonce, callers)
@@ -237,7 +239,8 @@ func median(values []float64) float64 {
 }
 
 // slice runs operations for d and returns their rate and median latency.
-func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i int) error) (rate float64, p50 time.Duration) {
+func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i int) error) (rate float64,
+	p50 time.Duration) {
 	clock := engine.MonotonicClock()
 	began := clock.Now()
 	times := make([][]time.Duration, callers)

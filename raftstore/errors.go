@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/transport"
 )
@@ -32,8 +31,6 @@ var (
 	// ErrNotMember: a joining node has data but is not a member of this cluster. Empty its
 	// data folder, then let it join. It matches engine.ErrInvalid.
 	ErrNotMember = fmt.Errorf("%w: node is not a member, and its data folder is not empty", engine.ErrInvalid)
-	// errExhausted: the call had no effect, and repeating it will not help.
-	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", engine.ErrUnavailable, fencing.MaxToken)
 	// errTooManyOpen: nobody can tell whether the servers of older versions still grant.
 	errTooManyOpen = fmt.Errorf("%w: too many Redis servers were replaced while most others could not be reached; "+
 		"make a majority of the nodes reachable, or replace the fleet", engine.ErrUnavailable)
@@ -64,7 +61,8 @@ func (e *NotLeaderError) Is(target error) bool { return target == engine.ErrUnav
 // the library certainly did not append it.
 func (n *Node) proposalError(err error) error {
 	switch {
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return n.notLeader()
 	case errors.Is(err, engine.ErrUncertain):
 		return err

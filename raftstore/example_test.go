@@ -22,7 +22,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Dir: dir, Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+	node, err := raftstore.Open(raftstore.Config{ID: "n1", Dir: dir, Address: "127.0.0.1:0",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -99,13 +99,13 @@ func TestWaiterChecksBeforeItWaits(t *testing.T) {
 }
 
 // awaitQueued waits for a request as if it had been queued.
-func awaitQueued(t *testing.T, n *Node, term *leadership, s *Session, request engine.Request) (engine.Grant, error) {
+func awaitQueued(t *testing.T, n *Node, term *leadership, s *Session, request engine.Request) (machine.Result, error) {
 	t.Helper()
-	w := newWaitingCaller()
+	w := make(reply, 1)
 	a := &acquisition{session: s, node: n, term: term, ctx: testContext(t), caller: w,
 		command: machine.Acquire{Session: s.config.ID, Incarnation: s.number, Request: request}}
 	a.await()
-	return w.wait(testContext(t), n.stopped, nil)
+	return n.committer.wait(testContext(t), w, nil, nil)
 }
 
 // A deposed leader tells its waiters to ask the next one.
@@ -138,15 +138,15 @@ func TestCloseAnswersQueuedOperations(t *testing.T) {
 		c := startMemory(t, 1)
 		s := openSession(t, c.backend(), time.Minute).(*Session)
 		synctest.Wait() // the committer is idle, so it proposes nothing before it is woken
-		acquire, release := newWaitingCaller(), newWaitingCaller()
+		acquire, release := make(reply, 1), make(reply, 1)
 		require.NoError(t, s.Begin(testContext(t), lockRequest(1, "a"), acquire))
 		require.NoError(t, s.BeginRelease(7, release))
 		n := c.leader()
 		require.NoError(t, n.Close())
 		synctest.Wait()
-		for _, w := range []waitingCaller{acquire, release} {
+		for _, w := range []reply{acquire, release} {
 			select {
-			case out := <-w.outcome:
+			case out := <-w:
 				require.ErrorIs(t, out.err, ErrStopped)
 			default:
 				require.Fail(t, "the operation has no outcome")
@@ -163,7 +163,7 @@ func TestAcquireOfAnEndedContextIsNotProposed(t *testing.T) {
 		s := openSession(t, c.backend(), time.Minute).(*Session)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, s.Begin(ctx, lockRequest(1, "a"), newWaitingCaller()), engine.ErrUnavailable)
+		require.ErrorIs(t, s.Begin(ctx, lockRequest(1, "a"), make(reply, 1)), engine.ErrUnavailable)
 		c.backend().Flush()
 		synctest.Wait()
 		status, err := c.leader().Inspect(testContext(t), "a", Linearizable)
@@ -183,7 +183,7 @@ func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
 		n := c.leader()
 		request := lockRequest(1, "a")
 		request.Wait = true
-		require.NoError(t, waiter.Begin(testContext(t), request, newWaitingCaller()))
+		require.NoError(t, waiter.Begin(testContext(t), request, make(reply, 1)))
 		n.committer.wakeUp()
 		synctest.Wait()
 		term := n.leading.Load()
@@ -256,7 +256,8 @@ func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
-		_, err := c.leader().SetPolicy(testContext(t), engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: 20 * time.Second}, 0, false)
+		_, err := c.leader().SetPolicy(testContext(t), engine.Policy{Prefix: "slow/", Mode: engine.Correctness,
+			LockDelay: 20 * time.Second}, 0, false)
 		require.NoError(t, err)
 		s, other := openSession(t, b, time.Second), retrying{openSession(t, b, 10*time.Minute)}
 		_, err = s.Acquire(testContext(t), lockRequest(1, "slow/a"))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // flushedCaller is a Caller that sends its outcome when it is flushed, like a stream.
@@ -17,7 +18,7 @@ type flushedCaller struct {
 	sent chan error
 }
 
-func (c *flushedCaller) Done(_ engine.Grant, err error) { c.err, c.done = err, true }
+func (c *flushedCaller) Done(_ machine.Result, err error) { c.err, c.done = err, true }
 
 func (c *flushedCaller) Flush() {
 	if c.done {

@@ -79,8 +79,10 @@ func fillCluster(b *testing.B, leases, sessions int) *filled {
 	}
 	commands = nil
 	for i := range leases {
-		commands = append(commands, &machine.Acquire{Session: f.ids[i%sessions], Incarnation: f.sessions[i%sessions].Incarnation, Request: engine.Request{
-			Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("jobs/%07d", i))}, Mode: engine.Correctness, Holder: "worker"}})
+		commands = append(commands, &machine.Acquire{Session: f.ids[i%sessions],
+			Incarnation: f.sessions[i%sessions].Incarnation, Request: engine.Request{
+				Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("jobs/%07d", i))},
+				Mode: engine.Correctness, Holder: "worker"}})
 	}
 	f.commit(commands)
 	t := f.node.leading.Load()
@@ -116,7 +118,8 @@ func (f *filled) commit(commands []machine.Command) (results []machine.Result) {
 // probe acquires and releases a lock until do returns, and returns the times between grants.
 func (f *filled) probe(do func()) (gaps []time.Duration) {
 	ctx := context.Background()
-	s, err := f.backend.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock()})
+	s, err := f.backend.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour,
+		Clock: engine.SystemClock()})
 	require.NoError(f.b, err)
 	done := make(chan struct{})
 	go func() {
@@ -130,7 +133,8 @@ func (f *filled) probe(do func()) (gaps []time.Duration) {
 			return gaps
 		default:
 		}
-		_, err := s.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{"probe"}, Wait: true, Holder: "probe"})
+		_, err := s.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{"probe"}, Wait: true,
+			Holder: "probe"})
 		require.NoError(f.b, err)
 		now := stopwatch.Now()
 		gaps, last = append(gaps, now.Since(last)), now

@@ -35,7 +35,8 @@ func TestGoldenSnapshotFile(t *testing.T) {
 	require.Equal(t, fencing.Token(5<<32+4), info.LastToken)
 	require.Equal(t, machine.Counts{Sessions: 2, Locks: 5, Holders: 3, Waiters: 3}, info.Counts)
 
-	_, _, err = readSnapshot(bytes.NewReader(bytes.Replace(saved, []byte("leased snapshot 1\n"), []byte("leased snapshot 2\n"), 1)))
+	_, _, err = readSnapshot(bytes.NewReader(bytes.Replace(saved, []byte("leased snapshot 1\n"),
+		[]byte("leased snapshot 2\n"), 1)))
 	var newer *engine.FormatError
 	require.ErrorAs(t, err, &newer)
 	require.Equal(t, engine.FormatError{Format: "file of a saved snapshot", Found: 2, Newest: 1}, *newer)
@@ -50,7 +51,8 @@ func TestGoldenKeys(t *testing.T) {
 	vote, err := store.Get([]byte("LastVote"))
 	require.NoError(t, err)
 	require.Equal(t, append(binary.BigEndian.AppendUint64(nil, 7), "127.0.0.1:7421"...), vote)
-	require.Equal(t, "CatchUp Joined WentBack", strings.Join([]string{string(keyCatchUp), string(keyJoined), string(keyWentBack)}, " "))
+	require.Equal(t, "CatchUp Joined WentBack", strings.Join([]string{string(keyCatchUp), string(keyJoined),
+		string(keyWentBack)}, " "))
 }
 
 // TestMemberStopsAtANewerEntry checks that a member whose log has an entry of a newer build

@@ -81,7 +81,8 @@ func (f *fastPath) dropped(target raft.ServerAddress, request any) bool {
 	return f.drop != nil && f.drop(target, request)
 }
 
-func (f *fastPath) AppendEntries(id raft.ServerID, target raft.ServerAddress, a *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) error {
+func (f *fastPath) AppendEntries(id raft.ServerID, target raft.ServerAddress, a *raft.AppendEntriesRequest,
+	r *raft.AppendEntriesResponse) error {
 	if f.dropped(target, a) {
 		return errDropped
 	}
@@ -92,7 +93,8 @@ func (f *fastPath) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raf
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-func (f *fastPath) RequestVote(id raft.ServerID, target raft.ServerAddress, a *raft.RequestVoteRequest, r *raft.RequestVoteResponse) error {
+func (f *fastPath) RequestVote(id raft.ServerID, target raft.ServerAddress, a *raft.RequestVoteRequest,
+	r *raft.RequestVoteResponse) error {
 	if f.dropped(target, a) {
 		return errDropped
 	}
@@ -103,7 +105,8 @@ func (f *fastPath) RequestVote(id raft.ServerID, target raft.ServerAddress, a *r
 	return err
 }
 
-func (f *fastPath) RequestPreVote(id raft.ServerID, target raft.ServerAddress, a *raft.RequestPreVoteRequest, r *raft.RequestPreVoteResponse) error {
+func (f *fastPath) RequestPreVote(id raft.ServerID, target raft.ServerAddress, a *raft.RequestPreVoteRequest,
+	r *raft.RequestPreVoteResponse) error {
 	if f.dropped(target, a) {
 		return errDropped
 	}
@@ -138,7 +141,8 @@ func lateVote(t *testing.T, wrap func(*fastPath) raft.Transport) (a, c map[uint6
 	var configuration raft.Configuration
 	for _, name := range names {
 		transports[name] = newFastPath(name, stop)
-		configuration.Servers = append(configuration.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
+		configuration.Servers = append(configuration.Servers, raft.Server{ID: raft.ServerID(name),
+			Address: raft.ServerAddress(name)})
 	}
 	transports["a"].heldVotes = late
 	for _, from := range names {
@@ -172,7 +176,8 @@ func lateVote(t *testing.T, wrap func(*fastPath) raft.Transport) (a, c map[uint6
 		storage := MemoryStorage()
 		machines[name] = &entries{at: map[uint64]string{}}
 		transport := wrap(transports[name])
-		require.NoError(t, raft.BootstrapCluster(config, storage.Log, storage.Stable, storage.Snapshots, transport, configuration))
+		require.NoError(t, raft.BootstrapCluster(config, storage.Log, storage.Stable, storage.Snapshots, transport,
+			configuration))
 		engine, err := raft.NewRaft(config, machines[name], storage.Log, storage.Stable, storage.Snapshots, transport)
 		require.NoError(t, err)
 		engines[name] = engine
@@ -202,13 +207,16 @@ func TestHeartbeatFastPathSplitsHistory(t *testing.T) {
 	t.Run("with the fast path two entries are committed at one index", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport { return f })
-			require.True(t, differ(a, c), "a has %v, c has %v: if the library no longer does this, Sequential can be removed", a, c)
+			require.True(t, differ(a, c), "a has %v, c has %v: if the library no longer does this, Sequential can be removed", a,
+				c)
 		})
 	})
 	t.Run("without it the nodes commit the same entries", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport {
-				return transport.Sequential{Transport: f, Progress: &transport.Progress{}, Memory: &transport.Memory{Voter: func(raft.ServerID) bool { return false }}}
+				return transport.Sequential{Transport: f, Progress: &transport.Progress{},
+					Memory:  &transport.Memory{Voter: func(raft.ServerID) bool { return false }},
+					Durable: func(uint64) error { return nil }}
 			})
 			require.False(t, differ(a, c), "a has %v, c has %v", a, c)
 			require.Contains(t, mapValues(c), "from c")

@@ -45,7 +45,7 @@ var stopwatch = engine.MonotonicClock()
 
 // caller is the caller of an operation.
 type caller struct {
-	receiver
+	Caller
 	arrived engine.Instant // see arrival
 }
 
@@ -101,80 +101,4 @@ func (h *Hooks) watchLeaders(r *raft.Raft) {
 		}
 		return false // there is no channel
 	}))
-}
-
-// log returns a log that calls Stored.
-func (h *Hooks) log(log raft.LogStore) raft.LogStore {
-	monotonic, ok := log.(raft.MonotonicLogStore)
-	if h.Stored == nil || !ok {
-		return log
-	}
-	return &timedLog{log, monotonic, h.Stored}
-}
-
-// timedLog is a log that measures its writes.
-type timedLog struct {
-	raft.LogStore
-	raft.MonotonicLogStore
-	stored func(took time.Duration)
-}
-
-// StoreLog writes one entry.
-func (l *timedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
-
-// StoreLogs writes entries.
-func (l *timedLog) StoreLogs(entries []*raft.Log) error {
-	started := stopwatch.Now()
-	err := l.LogStore.StoreLogs(entries)
-	l.stored(stopwatch.Now().Since(started))
-	return err
-}
-
-// snapshots returns a store that calls Snapshot.
-func (h *Hooks) snapshots(store raft.SnapshotStore) raft.SnapshotStore {
-	if h.Snapshot == nil {
-		return store
-	}
-	return &timedSnapshots{store, h.Snapshot}
-}
-
-// timedSnapshots is a store that measures the snapshots that are written to it.
-type timedSnapshots struct {
-	raft.SnapshotStore
-	written func(took time.Duration, bytes int64)
-}
-
-// Create begins a snapshot.
-func (s *timedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
-	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	started := stopwatch.Now()
-	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
-	if err != nil {
-		return nil, err
-	}
-	return &timedSink{SnapshotSink: sink, started: started, written: s.written}, nil
-}
-
-// timedSink is a snapshot that is being written.
-type timedSink struct {
-	raft.SnapshotSink
-	started engine.Instant
-	bytes   int64
-	written func(took time.Duration, bytes int64)
-}
-
-// Write counts the bytes.
-func (s *timedSink) Write(p []byte) (int, error) {
-	n, err := s.SnapshotSink.Write(p)
-	s.bytes += int64(n)
-	return n, err
-}
-
-// Close completes the snapshot.
-func (s *timedSink) Close() error {
-	err := s.SnapshotSink.Close()
-	if err == nil {
-		s.written(stopwatch.Now().Since(s.started), s.bytes)
-	}
-	return err
 }

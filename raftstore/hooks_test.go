@@ -68,7 +68,8 @@ func testHooks(t *testing.T, kind logstore.Kind) {
 		}
 		return n
 	}
-	for event, want := range map[machine.EventType]int64{machine.EventGranted: 2, machine.EventQueued: 1, machine.EventReleased: 1, machine.EventExpired: 0} {
+	for event, want := range map[machine.EventType]int64{machine.EventGranted: 2, machine.EventQueued: 1,
+		machine.EventReleased: 1, machine.EventExpired: 0} {
 		require.Equal(t, want, sum(func(c *counts) *atomic.Int64 { return &c.events[event] }), event)
 	}
 	require.EqualValues(t, 1, sum(func(c *counts) *atomic.Int64 { return &c.handedOff }))
@@ -76,7 +77,9 @@ func testHooks(t *testing.T, kind logstore.Kind) {
 		require.Positive(t, one.stored.Load(), "every member writes its log")
 		require.Positive(t, one.leaders.Load(), "every member sees the election")
 	}
-	require.GreaterOrEqual(t, sum(func(c *counts) *atomic.Int64 { return &c.operations }), sum(func(c *counts) *atomic.Int64 { return &c.committed }))
+	require.GreaterOrEqual(t, sum(func(c *counts) *atomic.Int64 {
+		return &c.operations
+	}), sum(func(c *counts) *atomic.Int64 { return &c.committed }))
 
 	var saved bytes.Buffer
 	info, err := leader.SaveSnapshot(ctx, &saved)
@@ -91,8 +94,10 @@ func testHooks(t *testing.T, kind logstore.Kind) {
 func TestArrivals(t *testing.T) {
 	at := func(d time.Duration) engine.Instant { return engine.NewInstant(time.Unix(0, 0), d) }
 	release := &machine.Release{}
-	a := arrivals{operations: []operation{{Caller: caller{arrived: at(1)}}, {Command: release, Caller: caller{arrived: at(2)}},
-		{Caller: caller{arrived: at(3)}}, {Caller: caller{arrived: at(4)}}, {Command: release, Caller: caller{arrived: at(5)}}}}
+	a := arrivals{operations: []operation{{Caller: caller{arrived: at(1)}},
+		{Command: release, Caller: caller{arrived: at(2)}},
+		{Caller: caller{arrived: at(3)}}, {Caller: caller{arrived: at(4)}},
+		{Command: release, Caller: caller{arrived: at(5)}}}}
 	require.Equal(t, at(2), a.next())
 	require.Equal(t, at(5), a.next())
 	require.Equal(t, at(5), a.next(), "an EndRequests that the proposer has added")

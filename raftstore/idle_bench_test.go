@@ -27,7 +27,8 @@ func holdLeases(b *testing.B, s engine.Session, leases int) {
 	for caller := range callers {
 		go func() {
 			for i := caller; i < leases; i += callers {
-				_, err := s.Acquire(context.Background(), lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))))
+				_, err := s.Acquire(context.Background(), lockRequest(engine.Nonce(i+1),
+					fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))))
 				if err != nil {
 					errs <- err
 					return

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -90,5 +91,53 @@ func TestAttachNeverOpens(t *testing.T) {
 		_, err = c.backend().Attach(ctx, config)
 		require.ErrorIs(t, err, engine.ErrExpired)
 		require.Zero(t, c.leader().Status().Counts)
+	})
+}
+
+// A leader with a fresh proof of leadership attaches a session without a log entry, for its
+// owner only.
+func TestAttachIsARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		ctx := testContext(t)
+		config := engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute, User: "anna",
+			Clock: engine.MonotonicClock()}
+		_, err := c.backend().Open(ctx, config)
+		require.NoError(t, err)
+		before := c.leader().Status().Applied
+		pass(lessor.ProofLife / 2)
+		_, err = c.backend().Attach(ctx, config)
+		require.NoError(t, err)
+		require.Equal(t, before, c.leader().Status().Applied)
+		holder := engine.Party{Session: config.ID}
+		c.leader().leading.Load().describe(&holder)
+		require.Equal(t, time.Minute, holder.TTL, "it was renewed")
+		pass(lessor.ProofLife)
+		_, err = c.backend().Attach(ctx, config)
+		require.NoError(t, err)
+		require.Greater(t, c.leader().Status().Applied, before, "the proof was old")
+		config.User = "bob"
+		_, err = c.backend().Attach(ctx, config)
+		require.ErrorIs(t, err, engine.ErrForbidden)
+	})
+}
+
+// A detached session is open, and reports no loss.
+func TestDetach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		lost := func(engine.Nonce, error) { t.Error("a loss was reported") }
+		opened, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute, Lost: lost})
+		require.NoError(t, err)
+		s := opened.(*Session)
+		grant, err := s.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		s.Detach()
+		for _, n := range c.nodes {
+			require.True(t, n.hub.Idle())
+		}
+		require.NoError(t, c.backend().Break(ctx, "a", grant.Token))
+		require.NoError(t, s.Extend(ctx))
 	})
 }

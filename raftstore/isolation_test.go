@@ -55,7 +55,8 @@ func TestIsolationsInVirtualTime(t *testing.T) {
 		var wg sync.WaitGroup
 		var clients []*lease.Client
 		for i := range workers {
-			client, err := lease.New(c.backend(), lease.WithClock(engine.MonotonicClock()), lease.WithPolicies(engine.Policy{TTL: 4 * time.Second}))
+			client, err := lease.New(c.backend(), lease.WithClock(engine.MonotonicClock()),
+				lease.WithPolicies(engine.Policy{TTL: 4 * time.Second}))
 			require.NoError(t, err)
 			clients = append(clients, client)
 			name := fencing.Resource(fmt.Sprint("lock ", i%2))

@@ -27,7 +27,8 @@ type ledger struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{tokens: map[fencing.Token]string{}, last: map[fencing.Resource]fencing.Token{}, count: map[fencing.Resource]int{}}
+	return &ledger{tokens: map[fencing.Token]string{}, last: map[fencing.Resource]fencing.Token{},
+		count: map[fencing.Resource]int{}}
 }
 
 func (l *ledger) note(who string, name fencing.Resource, token fencing.Token) {
@@ -142,7 +143,9 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 	var gaps []time.Duration
 	for range kills {
 		before, handed := l.grants(), l.handed(shared)
-		eventually(t, "grants, and handoffs", func() bool { return l.grants() > before+2*len(workers) && l.handed(shared) > handed+2 })
+		eventually(t, "grants, and handoffs", func() bool {
+			return l.grants() > before+2*len(workers) && l.handed(shared) > handed+2
+		})
 		victim := ps.leader()
 		victim.kill()
 		killed, since := l.grants(), engine.MonotonicClock().Now()

@@ -75,24 +75,36 @@ func (t *leadership) proved() bool {
 	return t.lessor.Proved(now)
 }
 
-// renew gives a session its full TTL from the arrival of its renewal; false if it has ended.
-// known is false if the session may not be adopted yet.
-func (t *leadership) renew(arrived engine.Instant, id engine.SessionID, incarnation uint64) (renewed, known bool) {
+// renew gives a session a TTL from the arrival of its renewal, its own one for 0; false if it
+// has ended. known is false if the session may not be adopted yet.
+func (t *leadership) renew(arrived engine.Instant, id engine.SessionID, incarnation uint64, ttl time.Duration) (renewed,
+	known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	renewed = t.lessor.Renew(arrived, id, incarnation)
+	renewed = t.lessor.RenewFor(arrived, id, incarnation, ttl)
 	return renewed, renewed || t.unadopted == 0
 }
 
-// left returns the remaining TTL of a session, 0 for a nil leadership.
-func (t *leadership) left(id engine.SessionID) time.Duration {
+// describe sets what the leader knows about the session of a holder. A nil leadership knows nothing.
+func (t *leadership) describe(p *engine.Party) {
 	if t == nil {
-		return 0
+		return
 	}
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lessor.Left(now, id)
+	p.TTL = t.lessor.Left(now, p.Session)
+	p.Renewed, p.Client = t.lessor.LastUse(now, p.Session)
+}
+
+// noteClient notes which client uses a session.
+func (t *leadership) noteClient(id engine.SessionID, client string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lessor.NoteClient(id, client)
 }
 
 // applied updates the deadlines after a command was applied. The caller holds fsm.mu.
@@ -183,7 +195,7 @@ func (n *Node) commitAll(t *leadership, commands []machine.Command) (failed []ma
 		if r == nil {
 			continue
 		}
-		if _, err := n.committer.wait(context.Background(), r); err != nil {
+		if _, err := n.committer.wait(context.Background(), r, nil, nil); err != nil {
 			failed = append(failed, commands[i])
 		}
 	}
@@ -296,23 +308,25 @@ func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint6
 		return n.notLeader()
 	}
 	if !term.proved() {
-		_ = n.extend(term, arrived, id, incarnation)
+		_ = n.extend(term, arrived, id, incarnation, 0)
 		if _, err := n.committer.commit(ctx, term, nil); err != nil {
 			return err
 		}
 	}
-	return n.extend(term, arrived, id, incarnation)
+	return n.extend(term, arrived, id, incarnation, 0)
 }
 
-// extend is renew for a caller that has a proof of leadership.
-func (n *Node) extend(term *leadership, arrived engine.Instant, id engine.SessionID, incarnation uint64) error {
+// extend is renew for a caller that has a proof of leadership. With a ttl it extends the session
+// by that.
+func (n *Node) extend(term *leadership, arrived engine.Instant, id engine.SessionID, incarnation uint64,
+	ttl time.Duration) error {
 	if n.leading.Load() != term {
 		return n.notLeader()
 	}
-	renewed, known := term.renew(arrived, id, incarnation)
+	renewed, known := term.renew(arrived, id, incarnation, ttl)
 	if !known {
 		n.fsm.Read(func(m *machine.Machine) { term.adoptOne(m, id) })
-		renewed, _ = term.renew(arrived, id, incarnation)
+		renewed, _ = term.renew(arrived, id, incarnation, ttl)
 	}
 	if !renewed {
 		return engine.ErrExpired

@@ -81,7 +81,7 @@ func TestNoCallIsServedBeforeDeadlinesStart(t *testing.T) {
 		require.Never(t, n.Leads, 100*time.Millisecond, time.Millisecond)
 	})
 	require.True(t, firstOf(t, served, "the node serves"))
-	require.NoError(t, n.extend(n.leading.Load(), n.config.Clock.Now(), id, opened.Incarnation))
+	require.NoError(t, n.extend(n.leading.Load(), n.config.Clock.Now(), id, opened.Incarnation, 0))
 	require.True(t, n.retire())
 }
 
@@ -115,6 +115,9 @@ func TestAwaitLeader(t *testing.T) {
 		_, _, err = leader.AwaitLeader(cancelled)
 		require.ErrorIs(t, err, context.Canceled)
 		c.heal()
-		eventually(t, "every node finds the leader again", func() bool { _, _, err := leader.AwaitLeader(ctx); return err == nil || c.leader() != leader })
+		eventually(t, "every node finds the leader again", func() bool {
+			_, _, err := leader.AwaitLeader(ctx)
+			return err == nil || c.leader() != leader
+		})
 	})
 }

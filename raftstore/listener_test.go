@@ -23,7 +23,8 @@ func TestSessionOpenedDuringExpiryIsNotified(t *testing.T) {
 		config := first.config
 		config.Lost = func(engine.Nonce, error) { told.Add(1) }
 		second, err := c.backend().begin(ctx, config, func(n *Node) (machine.SessionInfo, error) {
-			_, _, err := n.propose(ctx, &machine.Expire{Session: config.ID, Incarnation: first.Incarnation(), Generation: n.leading.Load().generation})
+			_, _, err := n.propose(ctx, &machine.Expire{Session: config.ID, Incarnation: first.Incarnation(),
+				Generation: n.leading.Load().generation})
 			if err != nil {
 				return machine.SessionInfo{}, err
 			}

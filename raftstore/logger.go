@@ -44,7 +44,8 @@ type repeated struct {
 }
 
 var levels = map[hclog.Level]slog.Level{
-	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelDebug, hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
+	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelDebug,
+	hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
 }
 
 // peerKeys are the keys under which the Raft library and the transport name a peer.

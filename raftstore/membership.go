@@ -177,7 +177,8 @@ func (n *Node) voter(id string) (Member, bool) {
 }
 
 func voterWithoutState(id string) error {
-	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, but its data folder is empty; run `leased cluster remove %s`, then let it join",
+	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, but its data folder is empty; run `leased "+
+		"cluster remove %s`, then let it join",
 		id, ErrStateLost, id)
 }
 
@@ -195,7 +196,8 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 	if m.ID == "" {
 		return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
 	}
-	if err := n.wait(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0, enqueueTimeout)); err != nil {
+	if err := n.wait(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0,
+		enqueueTimeout)); err != nil {
 		return fmt.Errorf("promote %s: %w", id, n.proposalError(err))
 	}
 	if !voter {

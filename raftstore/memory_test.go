@@ -45,8 +45,9 @@ func fillLeases(f *replica.FSM, leases int) {
 	for first := 0; first < leases; first += 250 {
 		var batch []machine.Command
 		for i := first; i < first+250; i++ {
-			request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))},
-				Mode: engine.Correctness, Wait: true, Holder: "worker-17.example:4711"}
+			request := engine.Request{Nonce: engine.Nonce(i + 1),
+				Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))},
+				Mode:      engine.Correctness, Wait: true, Holder: "worker-17.example:4711"}
 			batch = append(batch, &machine.Acquire{Session: id, Incarnation: 1, Request: request})
 		}
 		apply(batch...)

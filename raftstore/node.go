@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ type Node struct {
 	catchUp   *catchUp
 	storage   *Storage
 	snapshots raft.SnapshotStore // of storage, guarded
+	log       *logstore.WriteBehind
 	raft      *raft.Raft
 	fsm       *replica.FSM
 	hub       *hub.Hub
@@ -48,6 +50,9 @@ type Node struct {
 	memory    transport.Memory
 	topology  topologyWatch
 	changes   changeLog
+
+	left  chan string // a leader whose last connection to this node has ended; has room for one
+	early atomic.Pointer[earlyElection]
 
 	notify      chan bool                  // from the Raft library: whether this node leads
 	leadMu      longMutex                  // held during a change of leadership
@@ -81,6 +86,7 @@ func Open(config Config) (*Node, error) {
 		return nil, err
 	}
 	if err := n.startEngine(); err != nil {
+		n.stopOnce.Do(func() { close(n.stopped) })
 		n.transport.Close()
 		n.storage.Close()
 		return nil, fmt.Errorf("start node: %w", err)
@@ -90,6 +96,7 @@ func Open(config Config) (*Node, error) {
 	n.work.Go(n.watchLeadership)
 	n.work.Go(n.watchLeader)
 	n.work.Go(n.watchContact)
+	n.work.Go(n.watchConnections)
 	go n.committer.run()
 	go n.committer.end()
 	return n, nil
@@ -97,6 +104,7 @@ func Open(config Config) (*Node, error) {
 
 func newNode(config Config) *Node {
 	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
+		left:    make(chan string, 1),
 		started: make(chan struct{}), stopped: make(chan struct{})}
 	n.fsm = replica.New(config.ID, n.die, follower{n})
 	n.memory.Voter, n.memory.Refused, n.memory.Told = n.hasVote, n.refuse, n.wentBack
@@ -121,7 +129,7 @@ func (n *Node) startEngine() (err error) {
 		engine.HeartbeatTimeout, engine.ElectionTimeout = noElectionTimeout, noElectionTimeout
 	}
 	n.raft, err = raft.NewRaft(engine, configuredFSM{n.fsm, &n.memory}, guarded.Log, guarded.Stable, guarded.Snapshots,
-		transport.Sequential{Transport: n.admission, Progress: &n.progress, Memory: &n.memory})
+		transport.Sequential{Transport: n.admission, Progress: &n.progress, Memory: &n.memory, Durable: n.log.Durable})
 	if err != nil {
 		return err
 	}
@@ -153,8 +161,10 @@ func openDisk(c Config) (*Storage, error) {
 
 func (n *Node) openTransport() (err error) {
 	if n.transport = n.config.Transport; n.transport == nil {
-		n.transport, err = transport.Listen(transport.Config{ID: n.ID(), Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS,
-			Accept: n.acceptPeer, Admit: n.admitRequest, Clock: n.config.Clock, Logger: engineLogger(n.logger, n.config.Clock)})
+		n.transport, err = transport.Listen(transport.Config{ID: n.ID(), Address: n.config.Address,
+			Advertise: n.config.Advertise, TLS: n.config.TLS,
+			Accept: n.acceptPeer, Admit: n.admitRequest, Left: n.peerLeft, Clock: n.config.Clock, Logger: engineLogger(n.logger,
+				n.config.Clock)})
 	}
 	return err
 }
@@ -163,13 +173,40 @@ func (n *Node) openTransport() (err error) {
 // written atomically.
 func (n *Node) guarded() (*Storage, error) {
 	guard := logstore.NewGuard(n.config.StoreDeadline, n.die)
-	log, err := raft.NewLogCache(cachedEntries, n.config.Hooks.log(guard.Log(n.storage.Log)))
+	guard.Stored, guard.Snapshot = n.config.Hooks.Stored, n.config.Hooks.Snapshot
+	n.log = logstore.NewWriteBehind(guard.Log(n.storage.Log), n.writesEarly, n.stopped)
+	log, err := raft.NewLogCache(cachedEntries, n.log)
 	if err != nil {
 		return nil, err
 	}
-	n.snapshots = n.config.Hooks.snapshots(guard.Snapshots(n.storage.Snapshots))
+	go n.log.Run()
+	n.snapshots = guard.Snapshots(n.storage.Snapshots)
 	votes := logstore.NewVotes(guard.Stable(n.storage.Stable))
-	return &Storage{Log: log, Stable: votingStore{votes, n.catchUp}, Snapshots: n.snapshots}, nil
+	votes.Refuse = n.catchUp.refuseVote
+	return &Storage{Log: log, Stable: votes, Snapshots: n.snapshots}, nil
+}
+
+// writesEarly reports whether this node may replicate entries before they are on its disk: a
+// leader whose commits need the acknowledgement of another voter, which is withheld until then.
+// A change of the members may remove that voter, so it is written first.
+func (n *Node) writesEarly(logs []*raft.Log) bool {
+	select {
+	case <-n.started:
+	default:
+		return false
+	}
+	if n.raft.State() != raft.Leader || slices.ContainsFunc(logs, func(l *raft.Log) bool {
+		return l.Type != raft.LogCommand
+	}) {
+		return false
+	}
+	voters := 0
+	for _, m := range n.Members() {
+		if m.Voter {
+			voters++
+		}
+	}
+	return voters > 1
 }
 
 // die ends a node that must not continue.
@@ -217,7 +254,11 @@ func (n *Node) Close() error {
 	n.committer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })
 	done := make(chan error, 1)
-	go func() { done <- n.raft.Shutdown().Error() }()
+	go func() {
+		err := n.raft.Shutdown().Error()
+		n.log.Wait()
+		done <- err
+	}()
 	var errs []error
 	select {
 	case err := <-done:

@@ -44,7 +44,8 @@ type Times interface {
 type follower struct{ *Node }
 
 // Applied is called after each command. The caller holds the lock of the machine.
-func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
+func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result,
+	events []machine.Event) []func() {
 	if f.config.Observer != nil {
 		f.config.Observer.Applied(Entry{Index: entry.Index, At: entry.AppendedAt, Order: m.Order()}, events)
 	}

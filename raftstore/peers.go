@@ -29,7 +29,8 @@ func (n *Node) acceptPeer(ids []string) error {
 		known = append(known, m.ID)
 	}
 	return fmt.Errorf("%w: its certificate names the members %q, and the members that node %s knows are %q; "+
-		"let the peer join, or, if it joined while this node was stopped, transfer the leadership to one of the known members until this node has caught up",
+		"let the peer join, or, if it joined while this node was stopped, transfer the leadership to one of the known "+
+		"members until this node has caught up",
 		transport.ErrPeer, ids, n.ID(), known)
 }
 

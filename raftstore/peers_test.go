@@ -55,7 +55,8 @@ func intrude(t *testing.T, a *testserver.Authority, own ...tls.Certificate) *raf
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: intruder{listener, &tls.Config{RootCAs: a.Pool, Certificates: own}},
+	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: intruder{listener,
+		&tls.Config{RootCAs: a.Pool, Certificates: own}},
 		MaxPool: 1, Timeout: testTimeout, Logger: hclog.NewNullLogger()})
 	t.Cleanup(func() { n.Close() })
 	return n
@@ -66,11 +67,14 @@ func depose(n *raft.NetworkTransport, leader *Node, claimed string) (errs []erro
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(claimed), Addr: []byte("127.0.0.1:1")}
 	id, address := raft.ServerID(leader.ID()), raft.ServerAddress(leader.Address())
 	last := leader.raft.LastIndex() + 100
-	errs = append(errs, n.RequestPreVote(id, address, &raft.RequestPreVoteRequest{RPCHeader: header, Term: 100, LastLogIndex: last, LastLogTerm: 100},
+	errs = append(errs, n.RequestPreVote(id, address, &raft.RequestPreVoteRequest{RPCHeader: header, Term: 100,
+		LastLogIndex: last, LastLogTerm: 100},
 		&raft.RequestPreVoteResponse{}))
-	errs = append(errs, n.RequestVote(id, address, &raft.RequestVoteRequest{RPCHeader: header, Term: 100, LastLogIndex: last, LastLogTerm: 100, LeadershipTransfer: true},
+	errs = append(errs, n.RequestVote(id, address, &raft.RequestVoteRequest{RPCHeader: header, Term: 100,
+		LastLogIndex: last, LastLogTerm: 100, LeadershipTransfer: true},
 		&raft.RequestVoteResponse{}))
-	return append(errs, n.AppendEntries(id, address, &raft.AppendEntriesRequest{RPCHeader: header, Term: 100}, &raft.AppendEntriesResponse{}))
+	return append(errs, n.AppendEntries(id, address, &raft.AppendEntriesRequest{RPCHeader: header, Term: 100},
+		&raft.AppendEntriesResponse{}))
 }
 
 // A member accepts no request of a peer whose certificate names no member of the
@@ -79,7 +83,9 @@ func TestRaftPortAcceptsMembersOnly(t *testing.T) {
 	t.Parallel()
 	a := testserver.NewAuthority(t)
 	log := &lockedBuffer{}
-	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, withCertificates(a), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, withCertificates(a), func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	})
 	s := retrying{openSession(t, c.backend(), time.Hour)}
 	_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 	require.NoError(t, err)
@@ -136,7 +142,8 @@ func TestRemovedMemberIsDisconnected(t *testing.T) {
 	last := leader.raft.LastIndex()
 	vote := func() error {
 		return peer.RequestPreVote(raft.ServerID(leader.ID()), raft.ServerAddress(leader.Address()),
-			&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(gone.ID())}, Term: 1, LastLogIndex: last},
+			&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+				ID: []byte(gone.ID())}, Term: 1, LastLogIndex: last},
 			&raft.RequestPreVoteResponse{})
 	}
 	require.NoError(t, vote())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -18,7 +19,7 @@ var (
 	ErrMigrating = errors.New("a migration between modes is in progress")
 	// ErrNotReady: the log has not been reconciled with the Redis nodes yet. It matches
 	// engine.ErrUnavailable.
-	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", engine.ErrUnavailable)
+	ErrNotReady = machine.ErrNotReady
 
 	errMissing = errors.New("there is no such policy or migration")
 )
@@ -36,18 +37,21 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies engine.Pol
 // If version is not 0 and the topology has another version, it returns ErrVersion.
 //
 // A policy that changes the mode of its locks starts a migration: they are not granted until
-// it is complete. With now the migration does not wait for leases to end. During a migration
+// it is complete. With now the migration does not wait for leases: those of correctness mode are
+// broken, in several log entries if they are many. During a migration
 // SetPolicy may be called again for the same mode; for the other mode it returns
 // ErrMigrating.
 func (n *Node) SetPolicy(ctx context.Context, p engine.Policy, version uint64, now bool) (uint64, error) {
-	result, err := n.change(ctx, fmt.Sprintf("set policy for %q", p.Prefix), &machine.SetPolicy{Policy: p, Version: version, Now: now})
+	result, err := n.change(ctx, fmt.Sprintf("set policy for %q", p.Prefix), &machine.SetPolicy{Policy: p,
+		Version: version, Now: now})
 	return result.Version, err
 }
 
 // DeletePolicy removes the policy for a prefix, or returns engine.ErrInvalid if there is
 // none. The locks may get another mode, so version and now have the meaning of SetPolicy.
 func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
-	result, err := n.change(ctx, fmt.Sprintf("delete policy for %q", prefix), &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
+	result, err := n.change(ctx, fmt.Sprintf("delete policy for %q", prefix), &machine.DeletePolicy{Prefix: prefix,
+		Version: version, Now: now})
 	if errors.Is(err, errMissing) {
 		err = fmt.Errorf("%w: no policy for %q; see 'leased policy show'", engine.ErrInvalid, prefix)
 	}
@@ -57,7 +61,8 @@ func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, 
 // AbortMigration ends the migration of a prefix; its locks keep their mode. It returns
 // engine.ErrInvalid if there is no migration.
 func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error) {
-	result, err := n.change(ctx, fmt.Sprintf("abort the migration of the policy for %q", prefix), &machine.AbortMigration{Prefix: prefix})
+	result, err := n.change(ctx, fmt.Sprintf("abort the migration of the policy for %q", prefix),
+		&machine.AbortMigration{Prefix: prefix})
 	if errors.Is(err, errMissing) {
 		err = fmt.Errorf("%w: no migration of %q is in progress; see 'leased policy show'", engine.ErrInvalid, prefix)
 	}
@@ -66,9 +71,11 @@ func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error
 
 // FinishMigration completes the migration that this version started. It returns
 // engine.ErrHeld while locks that migrate to efficiency mode are held. A migration that is no
-// longer in progress counts as finished.
-func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64) error {
-	_, err := n.change(ctx, fmt.Sprintf("finish the migration of the policy for %q", prefix), &machine.FinishMigration{Prefix: prefix, Version: version})
+// longer in progress counts as finished. granted is an upper bound of the tokens that were granted in efficiency
+// mode before that version, or None if nobody knows one.
+func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64, granted fencing.Token) error {
+	_, err := n.change(ctx, fmt.Sprintf("finish the migration of the policy for %q", prefix),
+		&machine.FinishMigration{Prefix: prefix, Version: version, Granted: granted})
 	return err
 }
 
@@ -104,7 +111,7 @@ func changeError(result machine.Result) error {
 	case machine.NotReady:
 		return fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Exhausted:
-		return errExhausted
+		return machine.ErrExhausted
 	case machine.TooManyOpen:
 		return errTooManyOpen
 	}

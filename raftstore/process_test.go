@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -116,7 +117,8 @@ func (n *Node) answerCall(c call) (a answered) {
 	defer cancel()
 	backend, err := NewBackend(n)
 	must(err)
-	s := &Session{backend: backend, config: engine.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: engine.SystemClock()}}
+	s := &Session{backend: backend, config: engine.SessionConfig{ID: c.Session, TTL: time.Hour,
+		Clock: engine.SystemClock()}}
 	n.fsm.Read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })
 	switch c.Op {
 	case "bootstrap":
@@ -223,6 +225,7 @@ func newProcess(t testing.TB, id string, kind logstore.Kind) *process {
 // start runs the node, under another program if there is a prefix.
 func (p *process) start(prefix ...string) {
 	p.t.Helper()
+	testserver.SkipIfShort(p.t)
 	binary, err := os.Executable()
 	require.NoError(p.t, err)
 	spec, err := json.Marshal(p.spec)

@@ -43,7 +43,8 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	done := make(chan error, 1)
 	go func() { // a failure to apply an entry ends this goroutine
 		defer close(done)
-		done <- raft.RecoverCluster(config.engine(nil), f, n.storage.Log, n.storage.Stable, n.storage.Snapshots, n.transport, members)
+		done <- raft.RecoverCluster(config.engine(nil), f, n.storage.Log, n.storage.Stable, n.storage.Snapshots, n.transport,
+			members)
 	}()
 	if failed := <-done; failed != nil {
 		return 0, fmt.Errorf("recover: %w", failed)
@@ -52,7 +53,8 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
 	f.Read(func(m *machine.Machine) { floor = m.LastToken() })
-	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens continue above the floor", "floor", floor)
+	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens continue above the floor",
+		"floor", floor)
 	return floor, nil
 }
 
@@ -60,23 +62,26 @@ func Recover(config Config) (floor fencing.Token, err error) {
 // must be a log entry: if they were only in the state, the log of a returning lost member
 // would match the log of this node, and it would never receive the state.
 func (s *Storage) appendFloor() error {
-	if until, err := s.Stable.GetUint64(keyCatchUp); err == nil && until > 0 {
-		return fmt.Errorf("%w: this member never caught up with its cluster; recover another one, or create a new cluster and restore a snapshot", ErrStateLost)
+	if until, err := s.uint64(keyCatchUp); err == nil && until > 0 {
+		return fmt.Errorf("%w: this member never caught up with its cluster; recover another one, or create a new "+
+			"cluster and restore a snapshot", ErrStateLost)
 	}
 	last, err := s.lastEntry()
 	if err != nil {
 		return err
 	}
-	term, err := s.Stable.GetUint64([]byte("CurrentTerm"))
-	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
+	term, err := s.uint64(keyTerm)
+	if err != nil {
 		return fmt.Errorf("read term: %w", err)
 	}
 	term = max(term, last.Term) + recoveredTerms
-	raise := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}, &machine.MarkRestored{}})
-	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand, Data: raise}); err != nil {
+	raise := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep},
+		&machine.EndSessions{}, &machine.MarkRestored{}})
+	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand,
+		Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)
 	}
-	if err := s.Stable.SetUint64([]byte("CurrentTerm"), term); err != nil {
+	if err := s.Stable.SetUint64(keyTerm, term); err != nil {
 		return fmt.Errorf("write term: %w", err)
 	}
 	if err := s.Stable.SetUint64(keyWentBack, 0); err != nil {

@@ -61,7 +61,8 @@ type cutting struct {
 	cut func()
 }
 
-func (c *cutting) Create(v raft.SnapshotVersion, index, term uint64, members raft.Configuration, of uint64, t raft.Transport) (raft.SnapshotSink, error) {
+func (c *cutting) Create(v raft.SnapshotVersion, index, term uint64, members raft.Configuration, of uint64,
+	t raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := c.SnapshotStore.Create(v, index, term, members, of, t)
 	if err == nil && c.cut != nil {
 		c.cut()

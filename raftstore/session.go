@@ -26,6 +26,9 @@ type Session struct {
 
 var _ engine.Session = (*Session)(nil)
 
+// ID returns the id of the session.
+func (s *Session) ID() engine.SessionID { return s.config.ID }
+
 // Incarnation returns the number that distinguishes this session from all others with its
 // id.
 func (s *Session) Incarnation() uint64 { return s.number }
@@ -33,24 +36,25 @@ func (s *Session) Incarnation() uint64 { return s.number }
 // TTL returns the TTL of the session.
 func (s *Session) TTL() time.Duration { return s.config.TTL }
 
-// User returns the owner of the session, empty if it was opened without users.
-func (s *Session) User() string { return s.config.User }
-
 // Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	n, err := s.backend.leader()
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	w, queued := newWaitingCaller(), request.Queued
-	if queued != nil {
-		request.Queued = func() { w.queued <- struct{}{} }
+	r, queued, notify := n.committer.newReply(), make(chan struct{}, 1), request.Queued
+	if notify != nil {
+		request.Queued = func() { queued <- struct{}{} }
 	}
-	if err := s.begin(ctx, n, request, w); err != nil {
+	if err := s.begin(ctx, n, request, r); err != nil {
 		return engine.Grant{}, err
 	}
 	n.committer.wakeUp()
-	return w.wait(ctx, n.stopped, queued)
+	result, err := n.committer.wait(ctx, r, queued, notify)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	return engine.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode, Sent: s.since()}, nil
 }
 
 // refuseEfficiency returns the error for a caller that expects efficiency mode.
@@ -91,8 +95,7 @@ func (s *Session) Renew(ctx context.Context, _ ...engine.Held) (extended []engin
 	return extended, nil
 }
 
-// Holds returns the grants of the session, as the leader has applied them. It reads them in
-// pages, so that a large session does not delay others.
+// Holds returns the grants of the session, as the leader has applied them.
 func (s *Session) Holds() ([]machine.Hold, error) {
 	n, err := s.backend.leader()
 	if err != nil {
@@ -101,23 +104,12 @@ func (s *Session) Holds() ([]machine.Hold, error) {
 	return s.holds(n)
 }
 
-func (s *Session) holds(n *Node) (all []machine.Hold, err error) {
-	var holds *machine.Holds
-	for more := true; more; {
-		var page []machine.Hold
-		n.fsm.Read(func(m *machine.Machine) {
-			if m.SessionInfo(s.config.ID).Incarnation != s.number {
-				err, more = engine.ErrExpired, false
-				return
-			}
-			if holds == nil {
-				holds = m.Holds(s.config.ID, s.number)
-			}
-			page, more = holds.Next(MaxPage)
-		})
-		all = append(all, page...)
+func (s *Session) holds(n *Node) ([]machine.Hold, error) {
+	all, open := machine.AllHolds(n.fsm.Read, s.config.ID, s.number)
+	if !open {
+		return nil, engine.ErrExpired
 	}
-	return all, err
+	return all, nil
 }
 
 // Attempt returns the state of an attempt, as the leader has applied it.
@@ -157,9 +149,23 @@ func (s *Session) extend(ctx context.Context) (*Node, error) {
 	return n, nil
 }
 
+// Update renews the session for the TTL of a lease, and sets the metadata of the lease.
+func (s *Session) Update(ctx context.Context, held engine.Held) error {
+	n, err := s.backend.leader()
+	if err == nil {
+		err = n.update(ctx, &machine.Update{Session: s.config.ID, Incarnation: s.number, TTL: held.TTL, Nonce: held.Nonce,
+			Metadata: held.Metadata})
+	}
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	return nil
+}
+
 // Release ends an attempt. A lost session counts as released.
 func (s *Session) Release(ctx context.Context, held engine.Held) error {
-	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: held.Nonce}); err != nil {
+	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number,
+		Nonce: held.Nonce}); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
 	return nil
@@ -172,7 +178,7 @@ func (s *Session) Close(ctx context.Context, _ ...engine.Held) error {
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)
 	}
-	s.unlisten()
+	s.Detach()
 	return nil
 }
 
@@ -203,7 +209,8 @@ func (s *Session) propose(ctx context.Context, c machine.Command) error {
 	return err
 }
 
-func (s *Session) unlisten() {
+// Detach ends the reports of lost leases. The session stays open.
+func (s *Session) Detach() {
 	for _, n := range s.backend.nodes {
 		n.hub.Unlisten(s.config.ID, s.listener)
 	}

@@ -80,7 +80,8 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 	}
-	for _, part := range [][]byte{fmt.Appendf(nil, "%s%d\n", snapshotMagic, SnapshotFileVersion), append(header, '\n'), state} {
+	for _, part := range [][]byte{fmt.Appendf(nil, "%s%d\n", snapshotMagic, SnapshotFileVersion), append(header, '\n'),
+		state} {
 		if _, err := w.Write(part); err != nil {
 			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 		}
@@ -95,7 +96,8 @@ func describe(state []byte) (SnapshotInfo, error) {
 		return SnapshotInfo{}, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	sum := sha256.Sum256(state)
-	return SnapshotInfo{Size: int64(len(state)), SHA256: hex.EncodeToString(sum[:]), ChainIndex: chain.Index, ChainHash: chain.String(),
+	return SnapshotInfo{Size: int64(len(state)), SHA256: hex.EncodeToString(sum[:]), ChainIndex: chain.Index,
+		ChainHash: chain.String(),
 		LastToken: m.LastToken(), Generation: m.Generation(), Counts: m.Count()}, nil
 }
 
@@ -134,7 +136,8 @@ func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 	}
 	sum := sha256.Sum256(state)
 	if hex.EncodeToString(sum[:]) != written.SHA256 {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: the checksum of %d bytes is not %s; the file is truncated or damaged, use another one",
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: the checksum of %d bytes is not %s; the file is truncated or "+
+			"damaged, use another one",
 			ErrSnapshot, len(state), written.SHA256)
 	}
 	found, err := describe(state)
@@ -186,7 +189,8 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if n.config.Hooks.Restored != nil {
 		n.config.Hooks.Restored(p.leases)
 	}
-	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index", info.Index, "token", info.LastToken, "present", p.token, "floor", floor)
+	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index",
+		info.Index, "token", info.LastToken, "present", p.token, "floor", floor)
 	return floor, nil
 }
 
@@ -203,7 +207,8 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 	if err == nil || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: %w; check the token floor of the next leader before you restore again", engine.ErrUncertain, err)
+	return fmt.Errorf("%w: %w; check the token floor of the next leader before you restore again", engine.ErrUncertain,
+		err)
 }
 
 // present describes the state that a snapshot replaces.
@@ -223,7 +228,8 @@ type present struct {
 // The Redis fleet stays the current one: its nodes are not rolled back with the log.
 func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	if p.NextVersion != 0 {
-		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", engine.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased "+
+			"redis fleet set' of the old fleet", engine.ErrUnavailable)
 	}
 	chain, m, err := replica.DecodeState(state)
 	if err != nil {

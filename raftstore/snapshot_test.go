@@ -56,8 +56,9 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 		c := startDisk(t, 3, kind)
 		ctx := testContext(t)
 		lost := make(chan engine.Nonce, 100)
-		s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
-			Lost: func(nonce engine.Nonce, _ error) { lost <- nonce }})
+		s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour,
+			Clock: engine.SystemClock(),
+			Lost:  func(nonce engine.Nonce, _ error) { lost <- nonce }})
 		require.NoError(t, err)
 		kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
 		require.NoError(t, err)
@@ -192,7 +193,8 @@ type brokenSnapshots struct {
 	err error
 }
 
-func (b *brokenSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+func (b *brokenSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
+	raft.Transport) (raft.SnapshotSink, error) {
 	return nil, b.err
 }
 

@@ -39,8 +39,9 @@ type Status struct {
 func (n *Node) Status() Status {
 	leader, _ := n.Leader()
 	s := Status{ID: n.ID(), Address: n.Address(), State: stateName(n.raft.State()), Serves: n.Leads(), Leader: leader,
-		Term: n.raft.CurrentTerm(), Applied: n.raft.AppliedIndex(), Commit: n.raft.CommitIndex(), LastIndex: n.raft.LastIndex(),
-		Members: n.Members()}
+		Term: n.raft.CurrentTerm(), Applied: n.raft.AppliedIndex(), Commit: n.raft.CommitIndex(),
+		LastIndex: n.raft.LastIndex(),
+		Members:   n.Members()}
 	for i := range s.Members {
 		s.Members[i].WentBack = n.memory.IsRefused(s.Members[i].ID)
 	}

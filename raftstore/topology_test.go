@@ -16,7 +16,8 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-var testFleet = engine.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
+var testFleet = engine.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"},
+	MaxTTL: time.Minute}
 
 // makeReady reconciles the log with a fleet.
 func makeReady(t *testing.T, n *Node) {
@@ -33,7 +34,7 @@ func moveToEfficiency(t *testing.T, n *Node, prefix string) {
 	t.Helper()
 	version, err := n.SetPolicy(testContext(t), engine.Policy{Prefix: prefix, Mode: engine.Efficiency}, 0, true)
 	require.NoError(t, err)
-	require.NoError(t, n.FinishMigration(testContext(t), prefix, version))
+	require.NoError(t, n.FinishMigration(testContext(t), prefix, version, 0))
 }
 
 func TestPoliciesAreVersioned(t *testing.T) {
@@ -48,9 +49,9 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, false)
 		require.ErrorIs(t, err, ErrMigrating)
 		require.ErrorContains(t, err, "abort it first")
-		require.ErrorIs(t, n.FinishMigration(ctx, "fast/", 2), ErrVersion)
-		require.NoError(t, n.FinishMigration(ctx, "fast/", 1))
-		require.NoError(t, n.FinishMigration(ctx, "fast/", 1), "it is already finished")
+		require.ErrorIs(t, n.FinishMigration(ctx, "fast/", 2, 0), ErrVersion)
+		require.NoError(t, n.FinishMigration(ctx, "fast/", 1, 0))
+		require.NoError(t, n.FinishMigration(ctx, "fast/", 1, 0), "it is already finished")
 		policies, version, err := n.Policies(ctx, Linearizable)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), version)
@@ -85,8 +86,9 @@ func TestMigrationNotifiesWaitersAndHolders(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
 		lost := make(chan error, 3) // each node reports it
-		holder, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
-			Lost: func(_ engine.Nonce, err error) { lost <- err }})
+		holder, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour,
+			Clock: engine.SystemClock(),
+			Lost:  func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
 		_, err = holder.Acquire(ctx, lockRequest(1, "a/1"))
 		require.NoError(t, err)
@@ -108,7 +110,7 @@ func TestMigrationNotifiesWaitersAndHolders(t *testing.T) {
 		expecting.Mode = engine.Efficiency
 		_, err = waiter.Acquire(ctx, expecting)
 		require.Equal(t, want, err)
-		require.ErrorIs(t, n.FinishMigration(ctx, "a/", version), engine.ErrHeld)
+		require.ErrorIs(t, n.FinishMigration(ctx, "a/", version, 0), engine.ErrHeld)
 		require.Equal(t, 1, n.Efficiency().Migrations[0].Holders)
 
 		_, err = n.SetPolicy(ctx, policy, 0, true)
@@ -137,7 +139,7 @@ func TestWaiterChecksForAMigrationBeforeItWaits(t *testing.T) {
 		require.NoError(t, err)
 		var migrating *engine.MigratingError
 		require.ErrorAs(t, missed(), &migrating)
-		require.NoError(t, n.FinishMigration(ctx, "a", version))
+		require.NoError(t, n.FinishMigration(ctx, "a", version, 0))
 		var mode *engine.ModeError
 		require.ErrorAs(t, missed(), &mode)
 	})
@@ -216,7 +218,7 @@ func TestNextTopologyEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// The log assigns ranges only if it knows all tokens.
+// The log names lives only if it knows all tokens.
 func TestFleetCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -225,16 +227,16 @@ func TestFleetCalls(t *testing.T) {
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.SetFleet(ctx, testFleet, 0, false, false)
 		require.NoError(t, err)
-		_, err = n.AssignRange(ctx, "r1:6379", "life.nonce", 0)
+		err = n.NameLife(ctx, "r1:6379", "life.nonce", 0)
 		require.ErrorIs(t, err, ErrNotReady)
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{Version: 6, Ceiling: 1 << 40}))
-		_, err = n.AssignRange(ctx, "other:6379", "life.nonce", 0)
+		err = n.NameLife(ctx, "other:6379", "life.nonce", 0)
 		require.ErrorIs(t, err, ErrVersion)
-		first, err := n.AssignRange(ctx, "r1:6379", "life.nonce", 0)
-		require.NoError(t, err)
-		require.Equal(t, machine.Range{Floor: 1<<40 + 3<<32, Ceiling: 1<<40 + 4<<32, Version: 8}, first)
-		_, err = n.AssignRange(ctx, "r1:6379", "life.another", 7)
+		require.NoError(t, n.NameLife(ctx, "r1:6379", "life.nonce", 0))
+		require.Contains(t, n.Efficiency().Lives, machine.Life{Name: "life.nonce", Pending: true, Floor: 1<<40 + 2<<32,
+			Version: 8})
+		err = n.NameLife(ctx, "r1:6379", "life.another", 7)
 		require.ErrorIs(t, err, ErrVersion, "the log has changed")
 		require.Contains(t, n.Topology().Lives, "life.nonce")
 		require.NoError(t, n.RaiseCeiling(ctx, 1<<41))
@@ -250,11 +252,11 @@ func TestFleetCalls(t *testing.T) {
 		require.ErrorIs(t, n.FinishFleet(ctx, version-1), ErrVersion)
 		require.NoError(t, n.FinishFleet(ctx, version))
 		require.Equal(t, other, n.Topology().Fleet)
-		_, err = n.AssignRange(ctx, "r9:6379", "life.nonce", 0)
+		err = n.NameLife(ctx, "r9:6379", "life.nonce", 0)
 		require.ErrorIs(t, err, ErrNotReady, "the log reconciles with the new nodes first")
 		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{}))
 		require.NoError(t, n.RaiseCeiling(ctx, fencing.MaxToken))
-		_, err = n.AssignRange(ctx, "r9:6379", "life.nonce", 0)
+		err = n.NameLife(ctx, "r9:6379", "life.nonce", 0)
 		requireNoTokens(t, err)
 	})
 }
@@ -274,11 +276,11 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, true)
 		require.NoError(t, err)
-		require.NoError(t, n.FinishMigration(ctx, "fast/", version))
+		require.NoError(t, n.FinishMigration(ctx, "fast/", version, 0))
 		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
 		require.NoError(t, err)
-		assigned, err := n.AssignRange(ctx, "r1:6379", "life.nonce", 0)
-		require.NoError(t, err)
+		require.NoError(t, n.NameLife(ctx, "r1:6379", "life.nonce", 0))
+		assigned := n.Efficiency()
 		before := n.Topology().Version
 		behind := make(chan engine.Topology, 1)
 		go func() { next, _ := c.follower().NextTopology(ctx, before); behind <- next }()
@@ -294,12 +296,13 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 		e := n.Efficiency()
 		require.True(t, e.Restored && !e.Ready && !e.Fresh)
 		require.GreaterOrEqual(t, e.Ceiling, assigned.Ceiling)
-		_, err = n.AssignRange(ctx, "r1:6379", "life.another", 0)
+		err = n.NameLife(ctx, "r1:6379", "life.another", 0)
 		require.ErrorIs(t, err, ErrNotReady)
 
 		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{Version: before, Ceiling: assigned.Ceiling}))
 		e = n.Efficiency()
-		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor), "later tokens of efficiency mode are above all others")
+		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor),
+			"later tokens of efficiency mode are above all others")
 		require.NoError(t, n.FinishReconcile(ctx, e.ReconcileVersion))
 		require.True(t, n.Topology().Ready)
 		c.agree()

@@ -17,6 +17,9 @@ import (
 // keyWentBack marks a data folder in the stable store: its member must not start.
 var keyWentBack = []byte("WentBack")
 
+// keyTerm is the key under which the Raft library stores its term.
+var keyTerm = []byte("CurrentTerm")
+
 // keyJoined is the key of the index at which the node joined with an empty data folder, in
 // the stable store. It is absent on a node that bootstrapped.
 var keyJoined = []byte("Joined")
@@ -34,7 +37,8 @@ func (n *Node) hasVote(id raft.ServerID) bool {
 
 // refuse reports a voter that has gone back in time.
 func (n *Node) refuse(id raft.ServerID, acknowledged, reported uint64) {
-	n.logger.Error("refused a member: its data folder has gone back in time, so it has forgotten entries that it acknowledged, and perhaps votes",
+	n.logger.Error("refused a member: its data folder has gone back in time, so it has forgotten entries that it "+
+		"acknowledged, and perhaps votes",
 		"member", id, "acknowledged", acknowledged, "has", reported,
 		"hint", fmt.Sprintf("run `leased cluster remove %s`, empty its data folder and let it join", id))
 }
@@ -47,7 +51,8 @@ func (n *Node) wentBack(by raft.ServerID, lost uint64) {
 	joined, err := n.storage.uint64(keyJoined)
 	if err == nil && lost < joined {
 		if !n.formerRefusal.Swap(true) {
-			n.logger.Warn("a peer refuses this node because of its former data folder; restart that member", "member", by, "lost", lost, "joined", joined)
+			n.logger.Warn("a peer refuses this node because of its former data folder; restart that member", "member", by,
+				"lost", lost, "joined", joined)
 		}
 		return
 	}
@@ -94,7 +99,8 @@ func (s *Storage) uint64(key []byte) (uint64, error) {
 }
 
 func errWentBack(why string) error {
-	return fmt.Errorf("%w: %w: %s; remove the member from the cluster, empty its data folder and let it join", ErrStateLost, transport.ErrWentBack, why)
+	return fmt.Errorf("%w: %w: %s; remove the member from the cluster, empty its data folder and let it join",
+		ErrStateLost, transport.ErrWentBack, why)
 }
 
 // configuredFSM tells the memory of committed configurations: a member that was removed

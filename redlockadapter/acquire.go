@@ -24,11 +24,13 @@ const (
 )
 
 // Acquire acquires a lease. Any process can renew and release it.
-func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, error) {
 	if err := b.checkSupported(ttl, &request); err != nil {
 		return engine.Held{}, err
 	}
-	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, User: request.User,
+	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl,
+		Holder: request.Holder, User: request.User,
 		Metadata: request.Metadata}
 	var a *attempt
 	var err error
@@ -44,11 +46,21 @@ func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl tim
 	return a.Held, nil
 }
 
+// checkTTL refuses a TTL above the maximum: a node that lost its state waits that long before it votes.
+func (b *Backend) checkTTL(ttl time.Duration) error {
+	if ttl < engine.MinTTL || ttl > b.config.MaxTTL {
+		return fmt.Errorf("%w: ttl (%v) must be from %v to the maximum of the efficiency mode (%v)", engine.ErrInvalid, ttl,
+			engine.MinTTL, b.config.MaxTTL)
+	}
+	return nil
+}
+
 // checkSupported refuses requests that the efficiency mode does not support.
 func (b *Backend) checkSupported(ttl time.Duration, request *engine.Request) error {
+	if err := b.checkTTL(ttl); err != nil {
+		return err
+	}
 	switch {
-	case ttl < engine.MinTTL || ttl > b.config.MaxTTL:
-		return fmt.Errorf("%w: ttl (%v) must be from %v to the maximum of the efficiency mode (%v)", engine.ErrInvalid, ttl, engine.MinTTL, b.config.MaxTTL)
 	case request.Mode == engine.Correctness:
 		return &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
 	case request.Kind != engine.Exclusive:
@@ -140,13 +152,16 @@ func (b *Backend) servers() []string {
 // engine.ErrUnavailable or the context's.
 func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket string) (*attempt, error) {
 	under, err := b.authorize(want.Resources)
+	if err == nil {
+		err = b.keeper.checkSuspect(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
 	started := b.clock.Now()
 	want.Name = attemptName(want.Session, want.Nonce, started.Time(), want.User)
 	a := b.newAttempt(want, under)
-	a.send(waiter, ticket)
+	a.start(waiter, ticket)
 	err = b.decide(ctx, a, started, waiter != "")
 	if trace := engine.TraceOf(ctx); trace != nil && trace.Round != nil {
 		trace.Round(a.round(started, err))
@@ -161,7 +176,7 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 // if it is not granted.
 func (b *Backend) decide(ctx context.Context, a *attempt, started engine.Instant, waits bool) error {
 	if err := a.await(ctx, min(2*b.config.NodeTimeout, a.TTL/2)); err != nil {
-		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait
+		a.release(scripts.WakeNext) // other processes may have found the lock held, and wait
 		return err
 	}
 	outcome, token := a.outcome()
@@ -177,10 +192,10 @@ func (b *Backend) decide(ctx context.Context, a *attempt, started engine.Instant
 		a.release(scripts.WakeNext)
 		return fmt.Errorf("%w: the votes took longer than the lease lasts", engine.ErrUnavailable)
 	case waits:
-		a.withdraw(scripts.WakeNobody) // at once: others may need these votes
+		a.release(scripts.WakeNobody) // at once: others may need these votes
 		a.awaitAll(ctx, b.config.NodeTimeout)
 	default:
-		a.withdraw(scripts.WakeNext)
+		a.release(scripts.WakeNext)
 	}
 	return a.refusal()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,8 +16,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// attempt is one acquisition attempt: it calls the scripts and passes the replies to a
-// quorum.Attempt, which decides.
+// attempt is one acquisition attempt: it sends the requests of a quorum.Attempt, which decides, and
+// passes the replies to it.
 type attempt struct {
 	engine.Held
 	backend *Backend
@@ -26,134 +25,110 @@ type attempt struct {
 	servers []string       // that it may ask; nil for any
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
-	canceled atomic.Bool        // requests that were not sent need not be
-	decided  chan struct{}      // closed with the decision
-	complete chan struct{}      // closed when a waiter's attempt has ended and every node that was asked has answered the acquire, or failed; else nil
-	request  *redisconn.Request // the acquire, before the attempt is granted
-	waiter   string             // as sent with the acquire
+	canceled atomic.Bool   // requests that were not sent need not be
+	decided  chan struct{} // closed with the decision
+	// complete is closed when a waiter's attempt has ended and every node that was asked has answered the
+	// acquire, or failed. It is nil for other attempts.
+	complete chan struct{}
+	waiter   string // as sent with the acquire
 	ticket   string
 
-	mu         sync.Mutex
-	votes      *quorum.Attempt
-	errs       []error // why nodes did not accept; nil while all that answered have
-	unasked    uint64  // the nodes that were not sent anything
-	unanswered uint64  // the nodes that may still execute a request that they did not answer
-	accepted   uint64  // the nodes that accepted the acquire, even if they refused a raise
-	pending    int     // the number of nodes that were asked and did not answer the acquire
-	spread     bool    // granted, and sent to all nodes
-	informed   uint64  // the nodes that were told the granted token
-	ended      bool    // released or withdrawn
+	mu   sync.Mutex
+	core *quorum.Attempt
+	errs []error // why nodes did not accept; nil while all that answered have
 }
 
 func (b *Backend) newAttempt(h engine.Held, under authority) *attempt {
-	return &attempt{Held: h, backend: b, servers: under.servers, call: b.scriptAttempt(&h, under.version), decided: make(chan struct{}), votes: quorum.NewAttempt(len(b.nodes))}
+	return &attempt{Held: h, backend: b, servers: under.servers, call: b.scriptAttempt(&h, under.version),
+		decided: make(chan struct{}), core: quorum.NewAttempt(len(b.nodes))}
 }
 
 // scriptAttempt describes a lease to the scripts.
 func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt {
-	return scripts.Attempt{Name: h.Name, Resources: h.Resources, Version: version, Fleet: b.fingerprint, TTL: h.TTL, Details: detailsOf(h)}
+	return scripts.Attempt{Name: h.Name, Resources: h.Resources, Version: version, Fleet: b.fingerprint, TTL: h.TTL,
+		Details: detailsOf(h)}
 }
 
-// send sends the acquire to the nodes that are asked first. waiter and ticket queue the
-// process on nodes where the lock is held; both are empty for an attempt that does not
-// wait.
-func (a *attempt) send(waiter, ticket string) {
+// start asks the first nodes. waiter and ticket queue the process on nodes where the lock is held; both
+// are empty for an attempt that does not wait.
+func (a *attempt) start(waiter, ticket string) {
 	if waiter != "" {
 		a.complete = make(chan struct{})
 	}
 	a.waiter, a.ticket = waiter, ticket
-	a.request = a.acquireRequest(fencing.None)
 	first := a.backend.firstNodes(a.Resources[0], a.TTL, a.servers)
-	a.unasked, a.unanswered, a.pending = a.backend.allNodes()&^first, first, bits.OnesCount64(first)
-	a.backend.sendTo(first, a.request)
+	a.step(func(core *quorum.Attempt) quorum.Requests { return core.Ask(first) })
 }
 
-// acquireRequest returns the acquire. granted is the granted token, or None.
-func (a *attempt) acquireRequest(granted fencing.Token) *redisconn.Request {
-	r := a.call.Acquire(a.waiter, a.ticket, granted)
-	r.Answer, r.Canceled, r.Servers = a.answered, &a.canceled, a.servers
-	return r
+// step changes the state of the attempt, announces a decision, and sends requests.
+func (a *attempt) step(change func(*quorum.Attempt) quorum.Requests) {
+	a.mu.Lock()
+	send := change(a.core)
+	if a.core.Outcome != quorum.Wait && !a.core.Ended {
+		closeOnce(a.decided)
+	}
+	if a.core.Ended && a.core.Pending == 0 && a.complete != nil {
+		closeOnce(a.complete)
+	}
+	a.mu.Unlock()
+	if send.Raise != 0 {
+		r := a.call.Raise(send.RaiseTo)
+		r.Answer = func(node int, got redisconn.Reply) { a.raised(node, send.RaiseTo, got) }
+		a.send(send.Raise, r)
+	}
+	if send.Acquire != 0 {
+		r := a.call.Acquire(a.waiter, a.ticket, send.Granted)
+		r.Answer = a.answered
+		a.send(send.Acquire, r)
+	}
+}
+
+// closeOnce closes a channel that the caller alone closes, unless it is closed.
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// send sends a request of the attempt to some nodes. A node that did not send it when the attempt
+// ends drops it.
+func (a *attempt) send(nodes quorum.Nodes, r *redisconn.Request) {
+	r.Canceled, r.Servers = &a.canceled, a.servers
+	a.backend.sendTo(nodes, r)
 }
 
 // answered receives the reply of a node to the acquire.
 func (a *attempt) answered(node int, got redisconn.Reply) {
 	vote, err := scripts.Vote(got)
-	a.mu.Lock()
-	if !got.MaybeExecuted {
-		a.unanswered &^= 1 << node
-	}
-	if vote.State == quorum.Accepted {
-		a.accepted |= 1 << node
-	}
-	a.setError(node, err)
-	a.pending--
-	a.checkComplete()
-	raises := a.votes.Answer(node, vote)
-	failed := vote.State == quorum.Refused || vote.State == quorum.Failed
-	var rest uint64
-	request := a.request
-	switch {
-	case a.votes.Outcome() == quorum.Wait && (failed || a.pending == 0):
-		rest = a.takeRest()
-	case a.spread:
-		rest, request = a.takeUninformed()
-	}
-	a.act(raises)
-	a.backend.sendTo(rest, request)
+	a.step(func(core *quorum.Attempt) quorum.Requests {
+		a.setError(node, err)
+		return core.Answer(node, vote, got.MaybeExecuted)
+	})
+}
+
+// raised receives the reply of a node to a raise.
+func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
+	vote, err := scripts.Vote(got)
+	a.step(func(core *quorum.Attempt) quorum.Requests {
+		if err != nil {
+			a.setError(node, err)
+		}
+		return core.Raised(node, token, vote, got.MaybeExecuted)
+	})
 }
 
 // setError records why a node did not accept, nil if it did. The caller holds mu.
 func (a *attempt) setError(node int, err error) {
 	if a.errs == nil && err != nil {
 		a.errs = slices.Repeat([]error{errNoAnswer}, len(a.backend.nodes))
-		for rest := a.accepted; rest != 0; rest &= rest - 1 {
-			a.errs[bits.TrailingZeros64(rest)] = nil
+		for accepted := range a.core.Accepted.Each {
+			a.errs[accepted] = nil
 		}
 	}
 	if a.errs != nil {
 		a.errs[node] = err
-	}
-}
-
-// checkComplete closes complete if all nodes that were asked have answered. The caller
-// holds mu, and has changed pending or ended.
-func (a *attempt) checkComplete() {
-	if a.ended && a.pending == 0 && a.complete != nil {
-		close(a.complete)
-	}
-}
-
-// raised receives the reply of a node to a raise.
-func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
-	vote, err := scripts.Vote(got)
-	a.mu.Lock()
-	if got.MaybeExecuted {
-		a.unanswered |= 1 << node
-	}
-	if err != nil {
-		a.setError(node, err)
-	}
-	raises := a.votes.Raised(node, token, vote)
-	a.act(raises)
-}
-
-// act announces a decision and sends raises. It unlocks mu.
-func (a *attempt) act(raises []quorum.Raise) {
-	if a.ended {
-		raises = nil
-	} else if a.votes.Outcome() != quorum.Wait {
-		select {
-		case <-a.decided:
-		default:
-			close(a.decided)
-		}
-	}
-	a.mu.Unlock()
-	for _, raise := range raises {
-		r := a.call.Raise(raise.Token)
-		r.Answer = func(node int, got redisconn.Reply) { a.raised(node, raise.Token, got) }
-		r.Canceled, r.Servers = &a.canceled, a.servers
-		a.backend.nodes[raise.Node].Send(r)
 	}
 }
 
@@ -169,13 +144,13 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 			return nil
 		case <-timer.C:
 			if first > 0 {
-				a.askRest()
+				a.step((*quorum.Attempt).AskRest)
 				timer.Reset(limit - first)
 				first = 0
 				continue
 			}
 			a.mu.Lock()
-			answered := len(a.backend.nodes) - a.pending
+			answered := len(a.backend.nodes) - a.core.Pending.Count()
 			a.mu.Unlock()
 			return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
 				engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
@@ -202,14 +177,15 @@ func (a *attempt) awaitAll(ctx context.Context, limit time.Duration) {
 func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.votes.Outcome(), a.votes.Token()
+	return a.core.Outcome, a.core.Token
 }
 
 // round describes the attempt to those who trace it.
 func (a *attempt) round(began engine.Instant, err error) engine.Round {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return engine.Round{Began: began.Time(), Took: a.backend.clock.Now().Since(began), Accepted: bits.OnesCount64(a.accepted), Nodes: len(a.backend.nodes), Err: err}
+	return engine.Round{Began: began.Time(), Took: a.backend.clock.Now().Since(began), Accepted: a.core.Accepted.Count(),
+		Nodes: len(a.backend.nodes), Err: err}
 }
 
 // refusal returns the error of an attempt that was not granted. It matches
@@ -217,23 +193,16 @@ func (a *attempt) round(began engine.Instant, err error) engine.Round {
 func (a *attempt) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	refusedWith := func(reasons ...error) bool {
-		for _, err := range a.errs {
-			for _, reason := range reasons {
-				if errors.Is(err, reason) {
-					return true
-				}
-			}
-		}
-		return false
+	refusedWith := func(reason error) bool {
+		return slices.ContainsFunc(a.errs, func(err error) bool { return errors.Is(err, reason) })
 	}
 	switch {
-	case quorum.HeldByOther(a.votes.Votes()):
-		return &heldError{freeAfter: quorum.FreeAfter(a.votes.Votes())}
+	case quorum.HeldByOther(a.core.Votes):
+		return &heldError{freeAfter: quorum.FreeAfter(a.core.Votes)}
 	case refusedWith(engine.ErrVersion):
 		a.backend.keeper.notify()
 		return a.backend.versionError()
-	case refusedWith(engine.ErrHeld, scripts.ErrLost):
+	case refusedWith(engine.ErrHeld) || refusedWith(scripts.ErrLost):
 		return errSplit
 	}
 	a.backend.keeper.notify()

@@ -72,8 +72,10 @@ func newBackend(config Config) *Backend {
 	servers := redisconn.NewServers()
 	for i, options := range config.Nodes {
 		hooks := config.Hooks.node(options.Addr)
-		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
-			MaxAge: config.checkAge(), MaxSkew: config.MaxSkew, Clock: config.Clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
+		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix,
+			Timeout: config.NodeTimeout,
+			MaxAge:  config.checkAge(), MaxSkew: config.MaxSkew, Clock: config.Clock, Preload: scripts.Preload, Servers: servers,
+			Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
 		b.order = append(b.order, i)
 	}
 	slices.SortFunc(b.order, func(x, y int) int { return cmp.Compare(b.nodes[x].Addr(), b.nodes[y].Addr()) })
@@ -83,14 +85,23 @@ func newBackend(config Config) *Backend {
 
 // New connects to the nodes and checks them. It fails with engine.ErrUnavailable if fewer
 // than a quorum can be used, and with ErrNodeSetup if that is because servers must not be
-// nodes. Fewer such servers are missing votes, and are logged. Nodes without state are not
-// an error; acquiring is, until they are initialised.
+// nodes. Fewer such servers are missing votes, and are logged.
+//
+// Without a service, New initialises the nodes of a new fleet: all of them must answer, none may
+// have voted before, and each must keep its data on disk, since it could not tell otherwise. If
+// the nodes have no state and this is not so, New fails with ErrNoState; the error has the command
+// for an operator.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	b.keeper.look(ctx)
+	if err := b.keeper.initialiseNew(ctx); err != nil {
+		close(b.keeper.done) // it never ran
+		_ = b.Close(ctx)
+		return nil, err
+	}
 	go b.keeper.run(b.ctx)
 	return b, nil
 }
@@ -98,6 +109,9 @@ func New(ctx context.Context, config Config) (*Backend, error) {
 // connect is New without the keeper.
 func connect(ctx context.Context, config Config) (*Backend, error) {
 	config = config.withDefaults()
+	if err := config.addClients(); err != nil {
+		return nil, err
+	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}

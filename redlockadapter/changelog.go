@@ -38,7 +38,8 @@ type nodeLog struct {
 }
 
 func newNodeLog(logger *slog.Logger, nodes int) *nodeLog {
-	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes), why: make([]error, nodes)}
+	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes),
+		why: make([]error, nodes)}
 }
 
 // saw records whether a node answered.
@@ -94,12 +95,14 @@ func (l *nodeLog) waiting(node int) error {
 	return l.why[node]
 }
 
-// recovered records that the node votes again.
+// recovered records that the node votes.
 func (l *nodeLog) recovered(node int, address string, floor uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.empty[node], l.why[node] = false, nil
-	l.logger.Info("Redis node votes again", "node", address, "floor", floor)
+	if l.empty[node] {
+		l.empty[node], l.why[node] = false, nil
+		l.logger.Info("Redis node votes again", "node", address, "floor", floor)
+	}
 }
 
 // debug logs a change of a lease at the level debug.
@@ -112,6 +115,7 @@ func (b *Backend) debug(message string, h *engine.Held) {
 	for i, name := range h.Resources {
 		names[i] = string(name)
 	}
-	b.config.Logger.LogAttrs(ctx, slog.LevelDebug, message, slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(h.Token)),
+	b.config.Logger.LogAttrs(ctx, slog.LevelDebug, message, slog.String("resource", strings.Join(names, ",")),
+		slog.Uint64("token", uint64(h.Token)),
 		slog.String("mode", "efficiency"), slog.String("holder", h.Holder), slog.String("user", h.User))
 }

@@ -34,7 +34,8 @@ func TestChangesOfNodesAreLoggedOnce(t *testing.T) {
 		f.nodes[1].restart(t, false)
 		advance(2 * virtualTTL)
 		require.Equal(t, []int{0, 1, 2}, live(t, b))
-		for _, message := range []string{"Redis node is reachable again", "Redis node is empty and does not vote", "Redis node votes again"} {
+		for _, message := range []string{"Redis node is reachable again", "Redis node is empty and does not vote",
+			"Redis node votes again"} {
 			require.Equal(t, f.config.Nodes[1].Addr, log.Once(t, message).Values["node"])
 		}
 		require.Len(t, log.Lines(""), 4)

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/redlockadapter/scripts"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // Defaults of a Config.
@@ -27,6 +28,9 @@ type Config struct {
 	// two, 1 for a single point of failure. All processes that share locks must list
 	// the same addresses. Retries, timeouts and pool are overridden.
 	Nodes []*redis.Options
+	// Clients name further nodes, by clients that the program already has. Only their options
+	// are used. They must be of type *redis.Client.
+	Clients []redis.UniversalClient
 	// Namespace begins every key. Default: DefaultNamespace.
 	Namespace string
 	// NodeTimeout bounds one request to one node. It should be small compared to
@@ -58,7 +62,7 @@ type Config struct {
 }
 
 // standaloneVersion is the version of a fleet without a service.
-const standaloneVersion = scripts.StandaloneVersion
+const standaloneVersion = recovery.StandaloneVersion
 
 // withDefaults returns the Config with its zero fields filled.
 func (c Config) withDefaults() Config {
@@ -70,6 +74,22 @@ func (c Config) withDefaults() Config {
 	c.Clock = cmp.Or(c.Clock, engine.SystemClock())
 	c.IdleCounters = cmp.Or(c.IdleCounters, DefaultIdle)
 	return c
+}
+
+// addClients adds the nodes of Clients to Nodes.
+func (c *Config) addClients() error {
+	nodes := slices.Clone(c.Nodes)
+	for i, client := range c.Clients {
+		one, ok := client.(*redis.Client)
+		if !ok || one == nil {
+			return fmt.Errorf("%w: Redis client %d is a %T; a node is one independent master, so give a *redis.Client for "+
+				"each, "+
+				"not a cluster, a ring or Sentinel", engine.ErrInvalid, i+1, client)
+		}
+		nodes = append(nodes, one.Options())
+	}
+	c.Nodes, c.Clients = nodes, nil
+	return nil
 }
 
 // The times of the checks whether an address still leads to the connected server.

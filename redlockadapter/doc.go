@@ -29,5 +29,5 @@
 //   - held, record, inspect: leases as the nodes store them.
 //   - hooks: [Hooks], for metrics.
 //   - nodes, keeper, standalone, snapshot: the state of the nodes, and their recovery
-//     without a service; package recovery decides it.
+//     without a service; recovery.Standalone decides it.
 package redlockadapter

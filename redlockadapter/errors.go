@@ -13,9 +13,9 @@ var (
 	// ErrNodeSetup: a server must not be a node. The error says why and what to change.
 	ErrNodeSetup = redisconn.ErrSetup
 	// ErrNoState: fewer than a quorum of the nodes can report which tokens were granted,
-	// so no token would be safe. Calls that return it also match engine.ErrUnavailable.
-	ErrNoState = errors.New("fewer than a quorum of the Redis nodes can report which tokens were granted; " +
-		"initialise a new fleet with 'leased redis init', or an emptied one with a floor above every token that was ever granted")
+	// so no token would be safe. An operator must initialise them, with the command in the
+	// error; Acquire does not wait for that. The error also matches engine.ErrUnavailable.
+	ErrNoState = engine.ErrNoState
 )
 
 var (

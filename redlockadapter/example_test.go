@@ -11,7 +11,6 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
@@ -33,6 +32,8 @@ func exampleNode(number int) (addr string, stop func()) {
 		case "BGSAVE":
 			saves.Add(1)
 			c.WriteInline("Background saving started")
+		case "CONFIG":
+			c.WriteStrings([]string{"save", "3600 1"})
 		default:
 			return false
 		}
@@ -41,7 +42,7 @@ func exampleNode(number int) (addr string, stop func()) {
 	return mini.Addr(), mini.Close
 }
 
-// Initialise a new fleet of Redis nodes once, then acquire leases in any process.
+// Acquire leases from Redis nodes, in any process. The first one initialises the nodes.
 func Example() {
 	config := redlockadapter.Config{NodeTimeout: 10 * time.Second}
 	for i := range 3 {
@@ -50,10 +51,6 @@ func Example() {
 		config.Nodes = append(config.Nodes, &redis.Options{Addr: addr})
 	}
 	ctx := context.Background()
-	if err := redlockadapter.Init(ctx, config, fencing.None); err != nil {
-		log.Fatal(err)
-	}
-
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
 		log.Fatal(err)

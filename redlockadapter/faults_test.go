@@ -39,7 +39,8 @@ type history struct {
 }
 
 func newHistory(stop func()) *history {
-	return &history{stop: stop, newest: map[fencing.Resource]fencing.Token{}, seen: map[fencing.Resource]map[fencing.Token]bool{},
+	return &history{stop: stop, newest: map[fencing.Resource]fencing.Token{},
+		seen:    map[fencing.Resource]map[fencing.Token]bool{},
 		holding: map[fencing.Resource]int{}, refusals: map[string]int{}}
 }
 
@@ -89,7 +90,8 @@ func (l *history) ended(r fencing.Resource) {
 func (l *history) refused(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, kind := range []error{redlockadapter.ErrNoState, engine.ErrHeld, engine.ErrUnavailable, engine.ErrUncertain, context.DeadlineExceeded, context.Canceled} {
+	for _, kind := range []error{redlockadapter.ErrNoState, engine.ErrHeld, engine.ErrUnavailable, engine.ErrUncertain,
+		context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, kind) {
 			l.refusals[kind.Error()[:min(40, len(kind.Error()))]]++
 			return
@@ -192,7 +194,8 @@ func (l *history) load(ctx context.Context, t testing.TB, f *fleet) *sync.WaitGr
 
 // faults injects random faults until ctx ends or there were enough, with at most two
 // nodes out at a time, including those in quarantine. It returns the number of faults.
-func (f *fleet) faults(ctx context.Context, t testing.TB, watcher *redlockadapter.Backend, enough func(faults int) bool) (n int) {
+func (f *fleet) faults(ctx context.Context, t testing.TB, watcher *redlockadapter.Backend,
+	enough func(faults int) bool) (n int) {
 	t.Helper()
 	for rng := rand.New(rand.NewPCG(1, 1)); ctx.Err() == nil && !enough(n); {
 		voting := live(t, watcher)

@@ -76,11 +76,12 @@ func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
 // start.
 func TestServerWithTwoAddressesHasOneVote(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3).withShortQuarantine().init(t)
 	_, port, err := net.SplitHostPort(f.servers[0].Addr)
 	require.NoError(t, err)
 	var open atomic.Bool
-	second := &redis.Options{Addr: "localhost:" + port, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	second := &redis.Options{Addr: "localhost:" + port, Dialer: func(ctx context.Context, network, addr string) (net.Conn,
+		error) {
 		if !open.Load() {
 			return nil, errRefused
 		}

@@ -106,7 +106,8 @@ func TestGoldenNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fieldsOf(t, "{leased}:LIFE:node"), keysOf(fresh))
 	require.NoError(t, server.FlushAll(ctx).Err())
-	loadGolden(t, server, strings.NewReplacer("LIFE", strings.Split(key, ":")[1], "FLEET", fresh["fleet"], "MEMBER", fresh["member"],
+	loadGolden(t, server, strings.NewReplacer("LIFE", strings.Split(key, ":")[1], "FLEET", fresh["fleet"], "MEMBER",
+		fresh["member"],
 		"UNTIL", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())))
 
 	b := f.backend(t)
@@ -115,7 +116,8 @@ func TestGoldenNode(t *testing.T) {
 	require.Len(t, status.Holders, 1)
 	holder := status.Holders[0]
 	holder.TTL = 0
-	require.Equal(t, engine.Party{Holder: "worker 1", User: "ann@example.org", Session: engine.SessionID{1}, Nonce: 7, Token: 41,
+	require.Equal(t, engine.Party{Holder: "worker 1", User: "ann@example.org", Session: engine.SessionID{1}, Nonce: 7,
+		Token:    41,
 		Metadata: map[string]string{"job": "7"}, Since: time.UnixMilli(1763251200000)}, holder)
 	require.Equal(t, []engine.Party{{Holder: "host 9", Since: time.UnixMicro(1763251200000000)}}, status.Waiters)
 	cause, err := b.Ended(ctx, "orders/43", engine.SessionID{2}, 1)

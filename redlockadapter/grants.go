@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"sync"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -10,12 +11,19 @@ import (
 type grants struct {
 	mu     sync.Mutex
 	byName map[string]*attempt
+	newest fencing.Token // the largest token that this process was granted
 }
 
 func (g *grants) add(a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.byName[a.Name] = a
+	g.byName[a.Name], g.newest = a, max(g.newest, a.Token)
+}
+
+func (g *grants) newestToken() fencing.Token {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.newest
 }
 
 // find returns a grant, nil if there is none.

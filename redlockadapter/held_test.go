@@ -73,7 +73,8 @@ func TestReleaseOfALeaseThatWasNotGranted(t *testing.T) {
 		for _, n := range f.nodes {
 			n.stop()
 		}
-		require.NoError(t, b.Release(t.Context(), Held{Session: engine.NewSessionID(), Nonce: 1, Resources: []fencing.Resource{"a"}, TTL: virtualTTL}))
+		require.NoError(t, b.Release(t.Context(), Held{Session: engine.NewSessionID(), Nonce: 1,
+			Resources: []fencing.Resource{"a"}, TTL: virtualTTL}))
 	})
 }
 
@@ -83,7 +84,8 @@ func TestEndedReportsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
-		released, broken, expired := acquireAlone(t, b, "released"), acquireAlone(t, b, "broken"), acquireAlone(t, b, "expired")
+		released, broken, expired := acquireAlone(t, b, "released"), acquireAlone(t, b, "broken"),
+			acquireAlone(t, b, "expired")
 		require.NoError(t, b.Release(ctx, released))
 		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token+1), engine.ErrNotHeld)
 		require.NoError(t, other.Break(ctx, "broken", broken.Token))
@@ -132,7 +134,8 @@ func TestInspectShowsWaiters(t *testing.T) {
 		}
 		advance(time.Second)
 		require.NoError(t, b.Renew(t.Context(), []Held{held})[0])
-		require.Equal(t, []string{"mine", "first of the other"}, names(), "only the first waiter of another process is reported")
+		require.Equal(t, []string{"mine", "first of the other"}, names(),
+			"only the first waiter of another process is reported")
 		list, err := b.List(t.Context(), "", "", 10)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
@@ -160,7 +163,8 @@ func TestListReadsTheNodes(t *testing.T) {
 	for i := range count {
 		names = append(names, fencing.Resource(fmt.Sprintf("many/%04d", i)))
 	}
-	odd := []fencing.Resource{`odd/*`, `odd/?`, `odd/[a-z]`, `odd/\x`, `odd/:lock:x`, `odd/{b}`, `odd/ü`, `odd/%d+`, `odda`}
+	odd := []fencing.Resource{`odd/*`, `odd/?`, `odd/[a-z]`, `odd/\x`, `odd/:lock:x`, `odd/{b}`, `odd/ü`, `odd/%d+`,
+		`odda`}
 	slots, done := make(chan struct{}, 64), sync.WaitGroup{}
 	for i, name := range append(odd, names...) {
 		slots <- struct{}{}
@@ -226,7 +230,8 @@ func TestInspectIgnoresAbsurdTimes(t *testing.T) {
 		held := acquireAlone(t, b, "a")
 		require.NoError(t, b.Release(t.Context(), held))
 		parts := strings.SplitN(held.Name, ".", 4)
-		for _, text := range []string{"", "-1", "0", "AAAAAAAAAAAA", "____________", "aRkUAHByb2N", "aRkUAHByb2NlAAAA", "aRkUAHByb2N=", "\x00"} {
+		for _, text := range []string{"", "-1", "0", "AAAAAAAAAAAA", "____________", "aRkUAHByb2N", "aRkUAHByb2NlAAAA",
+			"aRkUAHByb2N=", "\x00"} {
 			forged := held
 			parts[2] = text
 			forged.Name = strings.Join(parts, ".")

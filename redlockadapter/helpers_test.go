@@ -175,7 +175,8 @@ func infoField(t testing.TB, c *redis.Client, name string) string {
 // open opens a session on b.
 func open(t testing.TB, b engine.Backend, ttl time.Duration) engine.Session {
 	t.Helper()
-	s, err := b.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.SystemClock()})
+	s, err := b.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
+		Clock: engine.SystemClock()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s

@@ -28,7 +28,8 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 	}
 	status := engine.Status{Resource: resource, Mode: engine.Efficiency, Waiters: b.queues.waiting(resource)}
 	if h, left, ok := b.holder(resource, found); ok {
-		status.Holders = []engine.Party{{Holder: h.Holder, User: h.User, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left,
+		status.Holders = []engine.Party{{Holder: h.Holder, User: h.User, Session: h.Session, Nonce: h.Nonce, Token: h.Token,
+			Metadata: h.Metadata, TTL: left,
 			Since: sinceOf(h.Name)}}
 	}
 	seen := map[string]bool{b.process: true}
@@ -92,7 +93,9 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 		}
 		names = names[n:]
 		// A node may keep the record of a lock that is not held by a quorum.
-		list = append(list, slices.DeleteFunc(page, func(s engine.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })...)
+		list = append(list, slices.DeleteFunc(page, func(s engine.Status) bool {
+			return len(s.Holders)+len(s.Waiters) == 0
+		})...)
 	}
 	return list, nil
 }

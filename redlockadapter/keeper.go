@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -30,21 +31,26 @@ type keeper struct {
 
 	mu   sync.Mutex
 	last []NodeStatus // of the latest look; nil before the first
+	// granted has, for each node, the largest token that this process had been granted when it last reached the
+	// node; begun has, for each run of a server, that token before it saw the run vote.
+	granted []fencing.Token
+	begun   map[string]fencing.Token
+	suspect atomic.Bool // checkFloors has found an error
 
-	recoveries map[string]*nodeRecovery // by address; used by look only
-	checked    engine.Instant           // when verify ran last
-	unreported []*attempt               // leases that ended, and may have expired
+	checked    engine.Instant // when verify ran last
+	unreported []*attempt     // leases that ended, and may have expired
 
-	// For recoveries: the floor that an operator provides, nil otherwise, and the time for
-	// which a node must not vote.
-	provided    *fencing.Token
-	quarantine  time.Duration
-	initialised map[string]bool // by address: nodes that this process has recovered
+	// Without a service; used by look only.
+	standalone recovery.Standalone
+	snapshots  map[string]*snapshot // of floors, by the run of the server
 }
 
 func newKeeper(b *Backend) *keeper {
-	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{},
-		quarantine: b.config.MaxTTL, initialised: map[string]bool{}}
+	ttl := b.config.MaxTTL
+	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1),
+		done: make(chan struct{}), snapshots: map[string]*snapshot{}, begun: map[string]fencing.Token{},
+		granted:    make([]fencing.Token, len(b.config.Nodes)),
+		standalone: recovery.Standalone{Fleet: b.fingerprint, Quarantine: ttl, MaxTTL: ttl}}
 }
 
 // notify has the keeper look at the nodes soon.
@@ -102,46 +108,53 @@ func (k *keeper) verify(ctx context.Context) {
 	k.unreported = b.reportExpired(ctx, append(k.unreported, expired...))
 }
 
-// look asks the nodes for their state. Without a service it also recovers empty nodes.
+// look asks the nodes for their state. Without a service it also recovers empty nodes, in as many steps as are
+// possible now.
 func (k *keeper) look(ctx context.Context) {
-	statuses := k.backend.NodeStatuses(ctx)
-	k.mu.Lock()
-	k.last = statuses
-	k.mu.Unlock()
-	if ctx.Err() != nil {
-		return
-	}
-	for i, s := range statuses {
-		k.log.saw(i, s.Addr, s.Err)
-	}
-	if k.backend.config.Topology != nil {
-		return
-	}
-	for i, s := range statuses {
-		if r := k.recoveries[s.Addr]; s.Err == nil && r != nil && r.server != s.Report.Server {
-			delete(k.recoveries, s.Addr) // the address leads to another server, and may lead back
+	for again := true; again; {
+		granted := k.backend.grants.newestToken()
+		statuses := k.backend.NodeStatuses(ctx)
+		k.mu.Lock()
+		k.last = statuses
+		k.mu.Unlock()
+		if ctx.Err() != nil {
+			return
 		}
-		if s.Err == nil && s.Report.Live == nil {
-			k.log.lost(i, s.Addr)
-			if err := k.recover(ctx, i, s); err != nil && ctx.Err() == nil {
-				k.log.waits(i, s.Addr, err)
-			}
+		for i, s := range statuses {
+			k.log.saw(i, s.Addr, s.Err)
+		}
+		again = false
+		if k.backend.config.Topology == nil {
+			_ = k.checkFloors(granted, statuses) // attempts report it
+			again = k.recoverEmpty(ctx, statuses)
 		}
 	}
 }
 
-// stateIsLost reports whether fewer than a quorum of the nodes can report which tokens
-// were granted, even if those that the latest look did not reach can.
+// recoverEmpty takes the next step of the recovery of empty nodes, and logs it. It reports whether the next step may
+// have more to do at once.
+func (k *keeper) recoverEmpty(ctx context.Context, statuses []NodeStatus) bool {
+	for i, s := range statuses {
+		if live := s.Report.Live; live != nil {
+			k.log.recovered(i, s.Addr, uint64(live.Floor))
+		} else if s.Err == nil {
+			k.log.lost(i, s.Addr)
+		}
+	}
+	progressed, waiting := k.recoverStep(ctx, statuses)
+	if ctx.Err() != nil {
+		return false
+	}
+	for i, why := range waiting {
+		k.log.waits(i, statuses[i].Addr, why)
+	}
+	return progressed
+}
+
+// stateIsLost reports whether too few nodes can report which tokens were granted, according to the latest look.
 func (b *Backend) stateIsLost() bool {
 	b.keeper.mu.Lock()
 	last := b.keeper.last
 	b.keeper.mu.Unlock()
-	known := b.ofThisFleet(reports(last))
-	for i, r := range known {
-		if !r.Reached {
-			known[i] = recovery.Report{Reached: true, Live: &recovery.State{}}
-		}
-	}
-	_, ok := recovery.StandaloneFloor(known)
-	return last != nil && !ok
+	return last != nil && recovery.StateIsLost(b.fingerprint, reports(last))
 }

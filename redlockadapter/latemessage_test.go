@@ -3,6 +3,7 @@ package redlockadapter_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,30 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	held, err := b.Acquire(testContext(t), session, longTTL, request(2, "a"))
 	require.NoError(t, err)
 	require.NoError(t, b.Release(testContext(t), held))
+}
+
+// An acquire that arrives after a renewal does not overwrite the newer metadata.
+func TestLateAcquireKeepsNewerMetadata(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	late := f.withProxies(t, "acquire", 0)[0]
+	b := f.backend(t)
+	late.keep.Store(true)
+	held, err := b.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	require.NoError(t, err)
+	waitFor(t, func() bool {
+		late.mu.Lock()
+		defer late.mu.Unlock()
+		return len(late.kept) == 1
+	}, "the acquire is on its way")
+	held.Metadata = map[string]string{"done": "40%"}
+	waitFor(t, func() bool {
+		_ = b.Renew(testContext(t), []Held{held})
+		return strings.Contains(f.record(t, 0, "a")["details"], "40%")
+	}, "a renewal has reached the node over a new connection")
+	require.Equal(t, 1, late.deliver(t))
+	require.Contains(t, f.record(t, 0, "a")["details"], "40%")
+	require.Equal(t, held.Name, f.record(t, 0, "a")["nonce"])
 }
 
 // A renewal that arrives after the release is refused.

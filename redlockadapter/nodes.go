@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
@@ -19,14 +21,8 @@ type NodeStatus struct {
 	Addr string
 	// Err is why the node did not report. The other fields are then zero.
 	Err error
-	// Report has the state that the node stores about itself.
-	Report recovery.Report
-	// Joining is the join nonce of an empty node.
-	Joining string
-	// Quarantine is the minimum time until that node may vote.
-	Quarantine time.Duration
-	// Joined is the time since its join nonce was put or repeated.
-	Joined time.Duration
+	// Node has the state that the node stores about itself.
+	recovery.Node
 	// Skew is the time by which the node's clock is ahead of the local one, beyond the
 	// round trip.
 	Skew time.Duration
@@ -48,13 +44,10 @@ func (b *Backend) sendAll(r *redisconn.Request) {
 	}
 }
 
-// allNodes returns the set of all nodes.
-func (b *Backend) allNodes() uint64 { return 1<<len(b.nodes) - 1 }
-
 // sendTo sends a request to some nodes.
-func (b *Backend) sendTo(nodes uint64, r *redisconn.Request) {
-	for ; nodes != 0; nodes &= nodes - 1 {
-		b.nodes[bits.TrailingZeros64(nodes)].Send(r)
+func (b *Backend) sendTo(nodes quorum.Nodes, r *redisconn.Request) {
+	for node := range nodes.Each {
+		b.nodes[node].Send(r)
 	}
 }
 
@@ -74,7 +67,7 @@ func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus 
 	if err != nil {
 		return NodeStatus{Addr: n.Addr(), Err: err}
 	}
-	s := NodeStatus{Addr: n.Addr(), Report: r.Report, Joining: r.Join}
+	s := NodeStatus{Addr: n.Addr(), Node: recovery.Node{Report: r.Report, Joining: r.Join}}
 	if r.Join != "" {
 		s.Joined = r.Joined
 		s.Quarantine = recovery.QuarantineLeft(b.config.MaxTTL, r.Waited, r.Joined, b.config.joinGap())
@@ -119,7 +112,8 @@ func (b *Backend) join(ctx context.Context, node int, server string, join script
 }
 
 // Initialise makes a node a voter. wait is above 0 while the node is in quarantine.
-func (b *Backend) Initialise(ctx context.Context, node int, server string, r recovery.Range) (wait time.Duration, err error) {
+func (b *Backend) Initialise(ctx context.Context, node int, server string, r recovery.Range) (wait time.Duration,
+	err error) {
 	return scripts.Init(ctx, b.at(node, server), b.fingerprint, r)
 }
 
@@ -144,24 +138,88 @@ func (b *Backend) Sweep(ctx context.Context) error {
 // quorumError explains why fewer than a quorum of the nodes succeeded. errs has an entry
 // for each node.
 func (b *Backend) quorumError(errs []error) error {
-	succeeded := 0
-	var reasons []error
+	for i, err := range errs {
+		if why := b.keeper.log.waiting(i); errors.Is(err, scripts.ErrEmpty) && why != nil {
+			errs[i] = fmt.Errorf("%w: %w", err, why)
+		}
+	}
+	reasons := b.nodesError(errs)
+	agreed := fmt.Sprintf("%d of %d Redis nodes agreed, %d are needed", len(b.nodes)-len(reasons.errs), len(b.nodes),
+		b.quorum)
+	switch {
+	case b.config.Topology != nil:
+		return fmt.Errorf("%w: %s; see 'leased redis status': %w", engine.ErrUnavailable, agreed, reasons)
+	case b.stateIsLost():
+		return fmt.Errorf("%w: %s: %w", b.noStateError(), agreed, reasons)
+	}
+	return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, agreed, reasons)
+}
+
+// noStateError is ErrNoState with the command that an operator needs.
+func (b *Backend) noStateError() error {
+	granted := ""
+	if newest := b.grants.newestToken(); newest > 0 {
+		granted = fmt.Sprintf("; this process was granted tokens up to %d", newest)
+	}
+	return fmt.Errorf("%w; run '%s', which says how to choose a floor above every token that was ever granted%s",
+		ErrNoState, b.initCommand(), granted)
+}
+
+// initCommand returns the command that initialises the nodes.
+func (b *Backend) initCommand() string {
+	command := "leased redis init --redis " + strings.Join(b.config.fleet().Addresses, ",")
+	if b.config.Namespace != DefaultNamespace {
+		command += " --redis-namespace " + b.config.Namespace
+	}
+	if b.config.MaxTTL != DefaultMaxTTL {
+		command += " --redis-max-ttl " + b.config.MaxTTL.String()
+	}
+	return command
+}
+
+// nodesError is the failure of several nodes, in one line that names each node once.
+type nodesError struct {
+	text string
+	errs []error
+}
+
+// Error returns the reasons, each with its nodes.
+func (e *nodesError) Error() string { return e.text }
+
+// Unwrap returns the errors of the nodes.
+func (e *nodesError) Unwrap() []error { return e.errs }
+
+// nodesError returns the failures in errs, which has an entry for each node.
+func (b *Backend) nodesError(errs []error) *nodesError {
+	e := &nodesError{}
+	nodes := map[string][]string{}
+	var reasons []string
 	for i, err := range errs {
 		if err == nil {
-			succeeded++
 			continue
 		}
-		if why := b.keeper.log.waiting(i); errors.Is(err, scripts.ErrEmpty) && errors.Is(why, errNotSaved) {
-			err = fmt.Errorf("%w: %w", err, why)
+		reason := shortReason(err, b.nodes[i].Addr())
+		if nodes[reason] == nil {
+			reasons = append(reasons, reason)
 		}
-		reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))
+		nodes[reason] = append(nodes[reason], b.nodes[i].Addr())
+		e.errs = append(e.errs, err)
 	}
-	err := fmt.Errorf("%w: %d of %d Redis nodes agreed, %d are needed; see 'leased redis status': %w",
-		engine.ErrUnavailable, succeeded, len(b.nodes), b.quorum, errors.Join(reasons...))
-	if b.config.Topology == nil && b.stateIsLost() {
-		return fmt.Errorf("%w: %w", ErrNoState, err)
+	for i, reason := range reasons {
+		reasons[i] = strings.Join(nodes[reason], ", ") + ": " + reason
 	}
-	return err
+	e.text = strings.Join(reasons, "; ")
+	return e
+}
+
+// shortReason returns the text of an error of a node in one line, without the address of the node.
+func shortReason(err error, address string) string {
+	var network *net.OpError
+	if errors.As(err, &network) && errors.Is(err, redisconn.ErrDown) {
+		return fmt.Sprintf("%v: %v", redisconn.ErrDown, network.Err)
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", ": ")
+	return strings.ReplaceAll(text, address+": ", "")
 }
 
 // versionError is the refusal of nodes that have seen a newer version.
@@ -169,6 +227,7 @@ func (b *Backend) versionError() error {
 	if b.config.Topology != nil {
 		return engine.ErrVersion
 	}
-	return fmt.Errorf("%w: the Redis nodes of namespace %q belong to a service, which assigns their tokens; use the service, or another namespace",
+	return fmt.Errorf("%w: the Redis nodes of namespace %q belong to a service, which assigns their tokens; use the "+
+		"service, or another namespace",
 		engine.ErrUnavailable, b.config.Namespace)
 }

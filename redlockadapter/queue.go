@@ -1,7 +1,6 @@
 package redlockadapter
 
 import (
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -142,7 +141,8 @@ func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	var parties []engine.Party
 	if one := q.locks[lock]; one != nil {
 		for _, w := range one.waiters {
-			parties = append(parties, engine.Party{Holder: w.want.Holder, User: w.want.User, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata,
+			parties = append(parties, engine.Party{Holder: w.want.Holder, User: w.want.User, Session: w.want.Session,
+				Nonce: w.want.Nonce, Metadata: w.want.Metadata,
 				Since: w.since})
 		}
 	}
@@ -156,7 +156,7 @@ func (q *queues) contend(w *waiter) time.Duration {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	woken := bits.OnesCount64(w.wokenBy) >= q.backend.quorum
+	woken := w.wokenBy.Count() >= q.backend.quorum
 	wait := time.Duration(0)
 	for _, lock := range w.want.Resources {
 		one := q.locks[lock]
@@ -222,7 +222,8 @@ func (q *queues) release(a *attempt) *releasing {
 			next.freed = now
 			one.handovers++
 		}
-		if one.handovers >= maxHandovers || now.Since(one.since) >= maxHandoverTime || len(a.Resources) > 1 || next != nil && len(next.want.Resources) > 1 {
+		if one.handovers >= maxHandovers || now.Since(one.since) >= maxHandoverTime || len(a.Resources) > 1 || next != nil &&
+			len(next.want.Resources) > 1 {
 			next, one.handovers, one.yieldUntil = nil, 0, now.Add(yieldPause)
 		}
 		q.dropUnused(lock)
@@ -293,7 +294,7 @@ func (q *queues) wake(node int, lock fencing.Resource) {
 	first := w.wokenBy == 0
 	w.wokenBy |= 1 << node
 	switch {
-	case bits.OnesCount64(w.wokenBy) >= q.backend.quorum:
+	case w.wokenBy.Count() >= q.backend.quorum:
 		one.yieldUntil = engine.Instant{}
 		w.wake()
 	case first:

@@ -51,7 +51,8 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 // holder returns the lease that a quorum of the records agree on, and how long a quorum
 // will have it; ok is false if there is none. quorum.GrantedToken decides, unless this process
 // was granted the lease.
-func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration, ok bool) {
+func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration,
+	ok bool) {
 	byName := map[string][]scripts.Record{}
 	for _, r := range found {
 		if r.Name != "" {
@@ -95,7 +96,8 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 
 // Ended returns how a lease ended: "released" or "broken", or "expired" if the nodes
 // know of neither.
-func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID, nonce engine.Nonce) (string, error) {
+func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID,
+	nonce engine.Nonce) (string, error) {
 	found, err := b.records(ctx, resource)
 	if err != nil {
 		return "", err

@@ -53,7 +53,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		advance(s.Quarantine - 100*time.Millisecond)
 		require.Equal(t, []int{0, 2}, live(t, b))
 		for _, node := range []int{0, 2} {
-			require.Less(t, b.NodeStatuses(t.Context())[node].Report.Live.Floor, recovery.Jump,
+			require.Less(t, b.NodeStatuses(t.Context())[node].Report.Live.Floor, recovery.VoteJump,
 				"a server that has lost its address may still vote, so no floor is reserved yet")
 		}
 		advance(2 * time.Second)
@@ -66,7 +66,8 @@ func TestInitialiseNeedsTheJoinNonce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 1)
-		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} } // no process recovers the node by itself
+		// No process recovers the node by itself.
+		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} }
 		b, ctx := f.backend(t), t.Context()
 		first := recovery.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
 		second := recovery.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}

@@ -3,12 +3,12 @@ package redlockadapter
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -16,35 +16,32 @@ import (
 // releasing is a release in progress. It goes to all nodes that may know the attempt, and
 // is complete when a quorum is free of it.
 type releasing struct {
-	quorum int
-	done   chan struct{} // closed when a quorum is free, or cannot be any more
+	done chan struct{} // closed when a quorum is free, or cannot be any more
 
-	mu        sync.Mutex
-	pending   int
-	confirmed int  // the nodes that do not hold the lock for this attempt
-	woken     bool // a waiting process was woken
-	err       error
+	mu      sync.Mutex
+	answers quorum.Release
+	woken   bool // a waiting process was woken
+	err     error
 }
 
-// newReleasing returns a release that goes to all nodes but those in unasked, which were
-// not sent anything: they count as confirmed.
-func (b *Backend) newReleasing(unasked uint64) *releasing {
-	free := bits.OnesCount64(unasked)
-	return &releasing{quorum: b.quorum, pending: len(b.nodes) - free, confirmed: free, done: make(chan struct{})}
+// newReleasing returns a release that goes to these nodes.
+func (b *Backend) newReleasing(nodes quorum.Nodes) *releasing {
+	n := len(b.nodes)
+	return &releasing{answers: quorum.Release{Nodes: n, Free: n - nodes.Count()}, done: make(chan struct{})}
 }
 
 func (r *releasing) answered(got redisconn.Reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending--
 	if got.Err == nil {
-		r.confirmed++
+		r.answers.Free++
 		r.woken = r.woken || scripts.Woken(got)
 	} else {
+		r.answers.Failed++
 		r.err = got.Err
 	}
-	if got.Err == nil && r.confirmed == r.quorum || r.pending == 0 && r.confirmed < r.quorum {
-		close(r.done)
+	if r.answers.Done() {
+		closeOnce(r.done)
 	}
 }
 
@@ -57,22 +54,23 @@ func (r *releasing) await(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.confirmed < r.quorum {
-		return fmt.Errorf("%w: %d Redis nodes confirmed the release, %d are needed: %w", engine.ErrUncertain, r.confirmed, r.quorum, r.err)
+	if !r.answers.Confirmed() {
+		return fmt.Errorf("%w: %d Redis nodes confirmed the release, %d are needed: %w",
+			engine.ErrUncertain, r.answers.Free, quorum.Size(r.answers.Nodes), r.err)
 	}
 	return nil
 }
 
 // releaseRequest returns a request that ends an attempt. A node that fails is asked
-// again later. r may be nil.
-func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool, r *releasing) *redisconn.Request {
-	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel, Late: late, Token: h.Token}
+// again later.
+func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool,
+	r *releasing) *redisconn.Request {
+	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel,
+		Late: late, Token: h.Token}
 	request := call.Request()
 	request.Servers = b.servers()
 	request.Answer = func(node int, got redisconn.Reply) {
-		if r != nil {
-			r.answered(got)
-		}
+		r.answered(got)
 		if got.Err != nil {
 			b.releaseLater(h, node, 0)
 		}
@@ -80,42 +78,27 @@ func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scrip
 	return request
 }
 
-// end marks the attempt as ended, and returns the nodes that accepted it, those that may
-// still execute an unanswered request, and those that were not asked and never will be.
-func (a *attempt) end() (accepted, unanswered, unasked uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.ended {
-		a.ended = true
-		a.canceled.Store(true)
-		a.checkComplete()
-	}
-	return a.accepted, a.unanswered, a.unasked
+// end ends the attempt. It returns the nodes that get a release, and those of them that must refuse late
+// copies of the attempt.
+func (a *attempt) end() (release, late quorum.Nodes) {
+	a.canceled.Store(true)
+	a.step(func(core *quorum.Attempt) quorum.Requests {
+		release, late = core.End()
+		return quorum.Requests{}
+	})
+	return release, late
 }
 
-// release ends a granted attempt on every node that was asked, including those that
-// failed: they may have accepted it.
+// release ends the attempt on the nodes that may have it.
 func (a *attempt) release(wake scripts.Wake) *releasing {
-	_, unanswered, unasked := a.end()
-	r := a.backend.newReleasing(unasked)
-	a.sendRelease(a.backend.allNodes()&^unasked, unanswered, wake, r, (*redisconn.Conn).Send)
-	return r
-}
-
-// withdraw ends an attempt that was not granted, on the nodes that may have accepted
-// it. A node that refused a raise still holds the lock for it.
-func (a *attempt) withdraw(wake scripts.Wake) {
-	accepted, unanswered, _ := a.end()
-	a.sendRelease(accepted|unanswered, unanswered, wake, nil, (*redisconn.Conn).Send)
+	return a.sendRelease(wake, (*redisconn.Conn).Send)
 }
 
 // handOver releases a granted attempt in favor of a waiter of this process, whose
 // acquire should follow in the same batch. In two batches there are half as many handoffs
 // per second ('go run . -only W2 -targets leased-efficiency' in bench).
 func (a *attempt) handOver(next *waiter) *releasing {
-	_, unanswered, unasked := a.end()
-	r := a.backend.newReleasing(unasked)
-	a.sendRelease(a.backend.allNodes()&^unasked, unanswered, scripts.WakeNobody, r, func(n *redisconn.Conn, request *redisconn.Request) { n.Enqueue(request) })
+	r := a.sendRelease(scripts.WakeNobody, func(n *redisconn.Conn, request *redisconn.Request) { n.Enqueue(request) })
 	next.wake()
 	runtime.Gosched() // let it run
 	for _, n := range a.backend.nodes {
@@ -124,21 +107,20 @@ func (a *attempt) handOver(next *waiter) *releasing {
 	return r
 }
 
-// sendRelease passes the release for each of the nodes to send. Nodes that did not answer
-// refuse late copies of the attempt.
-func (a *attempt) sendRelease(nodes, unanswered uint64, wake scripts.Wake, r *releasing, send func(*redisconn.Conn, *redisconn.Request)) {
-	for _, part := range []struct {
-		nodes uint64
-		late  bool
-	}{{nodes &^ unanswered, false}, {nodes & unanswered, true}} {
-		if part.nodes == 0 {
+// sendRelease ends the attempt and passes the release for each node to send.
+func (a *attempt) sendRelease(wake scripts.Wake, send func(*redisconn.Conn, *redisconn.Request)) *releasing {
+	nodes, late := a.end()
+	r := a.backend.newReleasing(nodes)
+	for _, part := range []quorum.Nodes{nodes &^ late, late} {
+		if part == 0 {
 			continue
 		}
-		request := a.backend.releaseRequest(&a.Held, scripts.Released, wake, part.late, r)
-		for rest := part.nodes; rest != 0; rest &= rest - 1 {
-			send(a.backend.nodes[bits.TrailingZeros64(rest)], request)
+		request := a.backend.releaseRequest(&a.Held, scripts.Released, wake, part == late, r)
+		for node := range part.Each {
+			send(a.backend.nodes[node], request)
 		}
 	}
+	return r
 }
 
 // releaseRetries are the delays after which a failed release is sent to a node again.
@@ -181,7 +163,7 @@ func (b *Backend) Release(ctx context.Context, h engine.Held) error {
 
 // releaseEverywhere releases a lease that another process may have acquired.
 func (b *Backend) releaseEverywhere(h *engine.Held, cause scripts.Cause) *releasing {
-	r := b.newReleasing(0)
+	r := b.newReleasing(quorum.All(len(b.nodes)))
 	b.sendAll(b.releaseRequest(h, cause, scripts.WakeNext, true, r))
 	return r
 }

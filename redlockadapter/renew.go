@@ -19,17 +19,20 @@ type renewal struct {
 
 	mu         sync.Mutex
 	answers    quorum.Renewal
-	newVersion int // nodes that have seen a newer version
-	decided    bool
+	newVersion int   // nodes that have seen a newer version
 	err        error // of a node that failed or refused
 }
 
-// Renew extends leases, each by its TTL, whichever process acquired them. It returns an
+// Renew extends leases, each by its TTL, whichever process acquired them. A renewal never shortens what an earlier one
+// gave. It returns an
 // error for each: nil if a quorum extended it; one that matches engine.ErrLost if it is
 // lost; any other one if it is not known to be extended.
 func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs, renewals := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {
+		if errs[i] = b.checkTTL(leases[i].TTL); errs[i] != nil {
+			continue
+		}
 		under, err := b.authorize(leases[i].Resources)
 		var migrating *engine.MigratingError
 		if errors.As(err, &migrating) || errors.Is(err, engine.ErrModeMismatch) {
@@ -64,39 +67,31 @@ func (b *Backend) abandon(h engine.Held) {
 	b.releaseEverywhere(&h, scripts.Released)
 }
 
-// startRenewal sends the renewal to all nodes. A node that was not asked before takes the lease by
-// its renewal, so a release from now on must refuse a late copy there.
+// startRenewal sends the renewal to all nodes.
 func (b *Backend) startRenewal(h *engine.Held, under authority) (*renewal, error) {
 	r := &renewal{backend: b, done: make(chan struct{}), answers: quorum.Renewal{Nodes: len(b.nodes)}}
 	call := b.scriptAttempt(h, under.version)
 	request := call.Renew(h.Token)
 	request.Servers = under.servers
 	a := b.grants.find(h.Name)
-	if a != nil && !a.askedAll() {
-		return nil, fmt.Errorf("%w: the lease is being released", engine.ErrTaken)
+	if a != nil {
+		a.mu.Lock()
+		ok := a.core.Renew()
+		a.mu.Unlock()
+		if !ok {
+			return nil, fmt.Errorf("%w: the lease is being released", engine.ErrTaken)
+		}
 	}
 	request.Answer = func(node int, got redisconn.Reply) {
-		if got.MaybeExecuted && a != nil {
+		if a != nil {
 			a.mu.Lock()
-			a.unanswered |= 1 << node // its release must refuse a late copy
+			a.core.Renewed(node, got.MaybeExecuted)
 			a.mu.Unlock()
 		}
 		r.answered(got)
 	}
 	b.sendAll(request)
 	return r, nil
-}
-
-// askedAll counts all nodes as asked. It returns false if the attempt has ended.
-func (a *attempt) askedAll() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended {
-		return false
-	}
-	a.unanswered |= a.unasked
-	a.unasked = 0
-	return true
 }
 
 func (r *renewal) answered(got redisconn.Reply) {
@@ -115,9 +110,8 @@ func (r *renewal) answered(got redisconn.Reply) {
 			r.newVersion++
 		}
 	}
-	if r.answers.Outcome() != quorum.RenewalWaits && !r.decided {
-		r.decided = true
-		close(r.done)
+	if r.answers.Outcome() != quorum.RenewalWaits {
+		closeOnce(r.done)
 	}
 }
 
@@ -135,7 +129,8 @@ func (r *renewal) await(ctx context.Context) error {
 	case outcome == quorum.RenewalExtended:
 		return nil
 	case outcome == quorum.RenewalLost:
-		return fmt.Errorf("%w: on %d of %d Redis nodes another attempt took the lock, or the lease was released", engine.ErrTaken, r.answers.Lost, len(b.nodes))
+		return fmt.Errorf("%w: on %d of %d Redis nodes another attempt took the lock, or the lease was released",
+			engine.ErrTaken, r.answers.Lost, len(b.nodes))
 	case r.newVersion > 0:
 		b.keeper.notify()
 		return b.versionError()

@@ -12,33 +12,18 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// A release that overtakes a renewal refuses a late copy of it on the nodes that were not asked
-// before, and an attempt that has ended is not renewed there. Otherwise such a node would keep the
-// lock for a TTL.
-func TestRenewalOfAnEndingAttempt(t *testing.T) {
-	t.Parallel()
-	const first, rest = 0b00111, 0b11000
-	a := &attempt{complete: make(chan struct{}), accepted: first, unasked: rest}
-	require.True(t, a.askedAll())
-	_, unanswered, unasked := a.end()
-	require.EqualValues(t, rest, unanswered)
-	require.Zero(t, unasked)
-
-	a = &attempt{complete: make(chan struct{}), accepted: first, unasked: rest}
-	_, _, unasked = a.end()
-	require.EqualValues(t, rest, unasked)
-	require.False(t, a.askedAll())
-	require.EqualValues(t, rest, a.unasked)
-}
-
 // After a pause of the process, a lease that may be over is not sent to further nodes.
 func TestOldGrantsAreNotSpread(t *testing.T) {
 	t.Parallel()
 	clock := engine.MonotonicClock()
-	a := &attempt{Held: engine.Held{TTL: time.Second}, unasked: 0b11000}
+	a := &attempt{Held: engine.Held{TTL: time.Second}, core: quorum.NewAttempt(5)}
+	a.core.Ask(0b00111)
+	for node := range 3 {
+		a.core.Answer(node, quorum.Vote{State: quorum.Accepted, Token: 5}, false)
+	}
 	s := &spread{clock: clock, queue: []spreading{{a, clock.Now().Add(-time.Minute)}}}
 	s.run()
-	require.EqualValues(t, 0b11000, a.unasked)
+	require.EqualValues(t, 0b11000, a.core.Unasked)
 	require.Empty(t, s.queue)
 }
 
@@ -55,8 +40,10 @@ func TestValidityCountsFromTheFirstAsk(t *testing.T) {
 		b := newBackend(config)
 		b.cancel()
 		a := b.newAttempt(engine.Held{Resources: []fencing.Resource{"a"}, TTL: ttl}, authority{version: 1})
-		a.votes.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5})
-		a.votes.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 5}) // it was asked later
+		a.core.Ask(0b011)
+		a.core.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5}, false)
+		a.core.AskRest()
+		a.core.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 5}, false)
 		close(a.decided)
 		return b.decide(t.Context(), a, b.clock.Now().Add(-asked), false)
 	}

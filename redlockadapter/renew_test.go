@@ -48,7 +48,9 @@ func TestRenewalOfAnExpiredLease(t *testing.T) {
 		"another holder released it": {func(t *testing.T, b *redlockadapter.Backend) {
 			require.NoError(t, b.Release(t.Context(), acquireAlone(t, b, "a")))
 		}, false},
-		"another holder of one lock of the set": {func(t *testing.T, b *redlockadapter.Backend) { acquireAlone(t, b, "b") }, false},
+		"another holder of one lock of the set": {func(t *testing.T, b *redlockadapter.Backend) {
+			acquireAlone(t, b, "b")
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,6 +79,28 @@ func TestRenewalOfAnExpiredLease(t *testing.T) {
 	}
 }
 
+// A renewal never takes back time that a longer one gave: it may be a late copy. Neither does a
+// late acquire.
+func TestLateRenewalDoesNotShorten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other := f.backend(t), f.backend(t)
+		held, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL/4, request(1, "a"))
+		require.NoError(t, err)
+		longer := held
+		longer.TTL, longer.Metadata = virtualTTL, map[string]string{"done": "40%"}
+		require.Equal(t, []error{nil, nil}, b.Renew(t.Context(), []Held{longer, held}))
+		advance(virtualTTL / 2)
+		requireHolder(t, other, "a", held.Token)
+		advance(virtualTTL / 2)
+		requireHolder(t, other, "a", fencing.None)
+		longer.TTL = virtualTTL + 1
+		require.ErrorIs(t, b.Renew(t.Context(), []Held{longer})[0], engine.ErrInvalid,
+			"nodes wait the longest TTL before they vote")
+	})
+}
+
 // An expired lease is not taken back by a node whose floor was raised since: the lock may
 // have been granted in correctness mode meanwhile.
 func TestRenewalAfterTheFloorWasRaised(t *testing.T) {
@@ -85,7 +109,8 @@ func TestRenewalAfterTheFloorWasRaised(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b := f.backend(t)
 		held, current := acquireAlone(t, b, "a"), acquireAlone(t, b, "b")
-		goal := recovery.Goal{Version: 1, Fleet: b.NodeStatuses(t.Context())[0].Report.Live.Fleet, Floor: held.Token + 100, Ceiling: fencing.MaxToken}
+		goal := recovery.Goal{Version: 1, Fleet: b.NodeStatuses(t.Context())[0].Report.Live.Fleet, Floor: held.Token + 100,
+			Ceiling: fencing.MaxToken}
 		for node := range 3 {
 			require.NoError(t, b.Advance(t.Context(), node, f.nodes[node].server(), goal))
 		}
@@ -185,7 +210,8 @@ func TestSlowVotesAreNotAGrant(t *testing.T) {
 		}
 		_, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, request(1, "a"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.True(t, strings.Contains(err.Error(), "answered within") || strings.Contains(err.Error(), "longer than the lease"), err)
+		require.True(t, strings.Contains(err.Error(), "answered within") || strings.Contains(err.Error(),
+			"longer than the lease"), err)
 		for _, n := range f.nodes {
 			n.setDelay(0)
 		}

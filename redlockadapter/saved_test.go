@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -31,12 +33,15 @@ func TestInitAfterPowerCuts(t *testing.T) {
 	}
 }
 
-// documentedACL returns the rules of the ACL user in docs/CONFIGURATION.md.
-func documentedACL(t *testing.T) []string {
+// documentedACL returns the rules of the ACL user leased in docs/CONFIGURATION.md.
+func documentedACL(t *testing.T) []string { return documentedACLOf(t, "leased") }
+
+// documentedACLOf returns the rules of an ACL user in docs/CONFIGURATION.md.
+func documentedACLOf(t *testing.T, user string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/CONFIGURATION.md")
 	require.NoError(t, err)
-	found := regexp.MustCompile(`ACL SETUSER leased (.*)`).FindSubmatch(text)
+	found := regexp.MustCompile(`ACL SETUSER ` + user + ` (.*)`).FindSubmatch(text)
 	require.NotNil(t, found)
 	return strings.Fields(strings.ReplaceAll(string(found[1]), "'", ""))
 }
@@ -65,6 +70,29 @@ func TestDocumentedACL(t *testing.T) {
 	require.NoError(t, b.Sweep(testContext(t)))
 	_, err := b.List(testContext(t), "", "", 10)
 	require.NoError(t, err)
+}
+
+// The documented ACL of a prefix is enough to use its locks, and no others.
+func TestDocumentedACLOfAPrefix(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.init(t)
+	f.restrict(t, documentedACLOf(t, "jobs"))
+	b, session := f.backend(t), engine.NewSessionID()
+	acquire := func(nonce engine.Nonce, name fencing.Resource) (engine.Held, error) {
+		return b.Acquire(testContext(t), session, 10*time.Second, request(nonce, name))
+	}
+	var held engine.Held
+	waitFor(t, func() (ok bool) {
+		var err error
+		held, err = acquire(1, "jobs/1")
+		return err == nil
+	})
+	_, err := acquire(2, "jobs/1")
+	require.ErrorIs(t, err, engine.ErrHeld)
+	require.NoError(t, b.Release(testContext(t), held))
+	_, err = acquire(3, "other")
+	require.ErrorContains(t, err, "NOPERM")
 }
 
 // A server that refuses to save its data does not count as one that has saved it. The error

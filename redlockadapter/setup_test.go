@@ -51,17 +51,22 @@ func TestUnusableServersAreRefused(t *testing.T) {
 		prepare func(f *fleet)
 		says    string
 	}{
-		"replica": {options: []testserver.RedisOption{testserver.RedisConfig("replicaof", host, port)}, says: "it is a replica of"},
+		"replica": {options: []testserver.RedisOption{testserver.RedisConfig("replicaof", host, port)},
+			says: "it is a replica of"},
 		"has replicas": {prepare: func(f *fleet) {
 			h, p, _ := net.SplitHostPort(f.servers[0].Addr)
 			testserver.Redis(t, testserver.RedisConfig("replicaof", h, p))
 			waitFor(t, func() bool { return infoField(t, f.client(t, 0), "connected_slaves") == "1" })
 		}, says: "it has 1 replicas"},
-		"cluster":  {options: []testserver.RedisOption{testserver.RedisClusterMode()}, says: "cluster mode"},
-		"eviction": {options: []testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "allkeys-lru")}, says: "set it to noeviction"},
-		"clock": {options: []testserver.RedisOption{testserver.RedisEnv("LD_PRELOAD", fakeTime(t)), testserver.RedisEnv("FAKETIME", "+1h"),
+		"cluster": {options: []testserver.RedisOption{testserver.RedisClusterMode()}, says: "cluster mode"},
+		"eviction": {options: []testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "allkeys-lru")},
+			says: "set it to noeviction"},
+		"clock": {options: []testserver.RedisOption{testserver.RedisEnv("LD_PRELOAD", fakeTime(t)),
+			testserver.RedisEnv("FAKETIME", "+1h"),
 			testserver.RedisEnv("FAKETIME_DONT_FAKE_MONOTONIC", "1")}, says: "clock is off by"},
-		"even number": {prepare: func(f *fleet) { f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: plain.Addr}) }, says: "odd"},
+		"even number": {prepare: func(f *fleet) {
+			f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: plain.Addr})
+		}, says: "odd"},
 		"listed twice": {prepare: func(f *fleet) {
 			f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: plain.Addr}, &redis.Options{Addr: plain.Addr})
 		}, says: "listed twice"},
@@ -161,16 +166,18 @@ func TestTLSAndUsers(t *testing.T) {
 	_, port, err := net.SplitHostPort(secure)
 	require.NoError(t, err)
 	testserver.Redis(t, testserver.RedisConfig("tls-port", port), testserver.RedisConfig("tls-auth-clients", "no"),
-		testserver.RedisConfig("tls-cert-file", filepath.Join(dir, "cert.pem")), testserver.RedisConfig("tls-key-file", filepath.Join(dir, "key.pem")),
+		testserver.RedisConfig("tls-cert-file", filepath.Join(dir, "cert.pem")), testserver.RedisConfig("tls-key-file",
+			filepath.Join(dir, "key.pem")),
 		testserver.RedisConfig("tls-ca-cert-file", filepath.Join(dir, "cert.pem")))
 	guarded := testserver.Redis(t, testserver.RedisConfig("user", "default", "on", "nopass", "-@all", "+ping"),
 		testserver.RedisConfig("user", "leased", "on", ">secret", "~{leased}:*", "&{leased}:*", "+@all"))
 	plain := testserver.Redis(t)
-	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: busyTimeout, Logger: discard(), Nodes: []*redis.Options{
-		{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
-		{Addr: guarded.Addr, Username: "leased", Password: "secret"},
-		{Addr: plain.Addr},
-	}}}
+	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: busyTimeout, Logger: discard(),
+		Nodes: []*redis.Options{
+			{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+			{Addr: guarded.Addr, Username: "leased", Password: "secret"},
+			{Addr: plain.Addr},
+		}}}
 	f.init(t)
 	b, k := f.backend(t), newLocker(t, f.config)
 	require.Len(t, live(t, b), 3)
@@ -191,14 +198,17 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	start := engine.SystemClock().Now().Time()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: start.Add(-time.Hour),
-		NotAfter: start.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: start.Add(-time.Hour),
+		NotAfter:  start.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
 	require.NoError(t, err)
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "EC PRIVATE KEY", Bytes: secret}} {
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der},
+		"key.pem": {Type: "EC PRIVATE KEY", Bytes: secret}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 	cert, err := x509.ParseCertificate(der)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
@@ -25,7 +26,8 @@ const maxRefusals = 3
 // survives a restart of the server. A server with an append-only file needs none.
 type snapshot struct {
 	server    redisconn.Bound // that reserved the floor
-	reserved  engine.Instant  // when it did
+	floor     fencing.Token
+	reserved  engine.Instant // when it was known to be reserved
 	requested bool
 	refused   int
 	before    int64 // the number of snapshots that were written before
@@ -47,7 +49,8 @@ func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
 	switch {
 	case info["aof_enabled"] == "1":
 		if status := info["aof_last_write_status"]; status != "ok" {
-			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(), errNotSaved, status)
+			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(),
+				errNotSaved, status)
 		}
 		s.done = now.Since(s.reserved) > appendTime && info["aof_pending_bio_fsync"] == "0"
 	case err != nil: // every Redis and Valkey that may be a node has it; others may save nothing
@@ -61,7 +64,8 @@ func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
 			s.refused++ // possibly because another save has just started
 		}
 		if s.refused >= maxRefusals || refused.Code() == "NOPERM" {
-			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the append-only file", errNotSaved, err)
+			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the "+
+				"append-only file", errNotSaved, err)
 		}
 		s.requested, s.before = err == nil, written
 		return err

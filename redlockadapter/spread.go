@@ -1,27 +1,18 @@
 package redlockadapter
 
 import (
-	"math/bits"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
-// An attempt asks a quorum of the nodes first, and the others when
-//
-//   - the first ones cannot decide it: one has failed or refused, or their votes differ;
-//   - they do not answer within a third of Config.NodeTimeout;
-//   - the lease is held for longer than spreadAfter.
-//
-// So a lease is on a quorum when it is granted, and soon on all nodes, with its granted token:
-// any process can find it there. From then on it ends early only if a majority of the nodes lose
-// it. A lease that is released sooner costs nothing
-// on the other nodes, and they need no release. No token depends on this: for the protocol, a
-// node that was not asked is one whose request is late.
+// When an attempt asks which nodes; quorum.Attempt decides.
 const (
+	// spreadAfter is the time for which a lease is held before it is sent to all nodes.
 	spreadAfter = 20 * time.Millisecond
 	// minSpreadTTL is the TTL from which attempts ask a quorum first.
 	minSpreadTTL = 10 * spreadAfter
@@ -31,95 +22,32 @@ const (
 	slowMargin = 5 * time.Millisecond
 )
 
-// firstNodes returns the nodes that an attempt asks first. They depend on the lock, so that
-// all nodes have the same load, and processes that contend for a lock ask the same nodes.
-// Slow nodes and those without a connection to a server that may be asked come last.
-func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers []string) uint64 {
-	n := len(b.nodes)
+// firstNodes returns the nodes that an attempt asks first. Slow nodes and those without a connection to a
+// server that may be asked come last.
+func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers []string) quorum.Nodes {
 	if ttl < minSpreadTTL {
-		return b.allNodes()
+		return quorum.All(len(b.nodes))
 	}
+	var usable quorum.Nodes
 	fastest := ttl
 	for i, node := range b.nodes {
 		if connected(node, i, servers) {
+			usable |= 1 << i
 			fastest = min(fastest, node.RoundTrip())
 		}
 	}
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(lock) {
-		hash = (hash ^ uint32(lock[i])) * 16777619
-	}
-	var first uint64
-	for i, asked := 0, 0; i < n; i++ {
-		node := b.order[(int(hash%uint32(n))+i)%n]
-		if !connected(b.nodes[node], node, servers) || b.nodes[node].RoundTrip() > slowFactor*fastest+slowMargin {
-			continue
-		}
-		first |= 1 << node
-		if asked++; asked == b.quorum {
-			return first
+	for i, node := range b.nodes {
+		if node.RoundTrip() > slowFactor*fastest+slowMargin {
+			usable &^= 1 << i
 		}
 	}
-	return b.allNodes()
+	return quorum.First(lock, b.order, usable)
 }
 
 // connected reports whether a node has a connection to a server that may be asked.
 func connected(n *redisconn.Conn, i int, servers []string) bool {
 	server := n.Server()
 	return server != "" && (servers == nil || servers[i] == server)
-}
-
-// takeRest returns the nodes that were not asked, and counts them as asked. The caller
-// holds mu, and sends them the request after it has unlocked mu.
-func (a *attempt) takeRest() uint64 {
-	rest := a.unasked
-	if a.ended {
-		return 0
-	}
-	a.unasked = 0
-	a.unanswered |= rest
-	a.pending += bits.OnesCount64(rest)
-	return rest
-}
-
-// askRest asks the nodes that were not asked yet, unless the attempt has ended.
-func (a *attempt) askRest() {
-	a.mu.Lock()
-	rest := a.takeRest()
-	a.mu.Unlock()
-	a.backend.sendTo(rest, a.request)
-}
-
-// takeUninformed returns the nodes of a granted attempt that do not know its token and were not told yet,
-// counts them as asked, and returns the request that tells them. The caller holds mu, and sends it
-// after it has unlocked mu.
-func (a *attempt) takeUninformed() (uint64, *redisconn.Request) {
-	rest := a.takeRest()
-	if a.ended {
-		return 0, nil
-	}
-	for _, node := range a.votes.Uninformed() {
-		if bit := uint64(1) << node; (a.unanswered|a.informed)&bit == 0 {
-			rest |= bit
-			a.unanswered |= bit
-			a.pending++
-		}
-	}
-	if rest == 0 {
-		return 0, nil
-	}
-	a.informed |= rest
-	return rest, a.acquireRequest(a.votes.Token())
-}
-
-// spreadGrant sends a granted attempt to the nodes that do not have it, and its token to those that
-// accepted another one, unless the attempt has ended.
-func (a *attempt) spreadGrant() {
-	a.mu.Lock()
-	a.spread = true
-	rest, request := a.takeUninformed()
-	a.mu.Unlock()
-	a.backend.sendTo(rest, request)
 }
 
 // spread asks the remaining nodes for leases that are held for longer than spreadAfter.
@@ -174,7 +102,7 @@ func (s *spread) run() {
 	s.mu.Unlock()
 	for _, one := range ready {
 		if now.Since(one.at) < one.attempt.TTL/2 { // otherwise the process was paused, and the lease may be over
-			one.attempt.spreadGrant()
+			one.attempt.step((*quorum.Attempt).SpreadGrant)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func (f *virtualFleet) holders(lease Held) (nodes []int) {
 	for i := range f.nodes {
 		held := true
 		for _, lock := range lease.Resources {
-			held = held && f.field(i, string(lock), "nonce") == lease.Name && f.field(i, string(lock), "token") == lease.Token.String()
+			held = held && f.field(i, string(lock), "nonce") == lease.Name &&
+				f.field(i, string(lock), "token") == lease.Token.String()
 		}
 		if held {
 			nodes = append(nodes, i)

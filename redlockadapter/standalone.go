@@ -18,6 +18,9 @@ import (
 // initInterval is the time between two steps of Init.
 const initInterval = 20 * time.Millisecond
 
+// initTime is the time for which New waits until the nodes of a new fleet vote.
+const initTime = 5 * time.Second
+
 // Init makes the nodes of a new standalone fleet voters, with tokens above floor. An
 // operator also calls it for a fleet of which fewer than a quorum can report which
 // tokens were granted; floor must then be above every token that was ever granted. Voters
@@ -25,7 +28,7 @@ const initInterval = 20 * time.Millisecond
 //
 // It is a recovery in which the operator vouches for the floor. A quorum of the nodes must
 // be reachable, and must be able to save the floor to disk before a node votes. Nodes wait
-// for their quarantine, unless all nodes are reachable and none has a history. Init returns
+// for their quarantine, unless all nodes are reachable, none has a history, and floor is None. Init returns
 // when every node that it reached votes.
 func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	config.Topology = nil
@@ -44,19 +47,70 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 		history = history || s.Report.Live != nil || s.Report.Former != nil
 		all = all && s.Err == nil
 	}
-	if err := b.checkStandalone(reports(statuses)); err != nil {
-		return err
+	if recovery.CheckStandalone(reports(statuses)) != nil {
+		return b.versionError()
 	}
 	k := b.keeper
-	k.provided = &floor
+	k.standalone.Provided = &floor
 	switch {
 	case history:
 		known, _ := recovery.StandaloneFloor(reports(statuses))
 		floor = max(floor, known)
-	case all:
-		k.quarantine = 0
+	case all && floor == fencing.None:
+		k.standalone.Quarantine = 0
 	}
 	return k.recoverAll(ctx)
+}
+
+// initialiseNew makes the nodes of a new fleet voters. It returns ErrNoState if the nodes have no state and
+// may have lost it, and nil for all others: they vote, or will be recovered.
+func (k *keeper) initialiseNew(ctx context.Context) error {
+	b := k.backend
+	if b.config.Topology != nil || !b.stateIsLost() {
+		return nil
+	}
+	if !recovery.NeverVoted(reports(k.last)) {
+		return b.noStateError()
+	}
+	for i, s := range k.last {
+		if err := b.remembers(ctx, i, s.Report.Server); err != nil {
+			return fmt.Errorf("%w: %w; or, if the nodes are new, run '%s --floor 0' once", ErrNoState, err, b.initCommand())
+		}
+	}
+	// If a node votes, another process is initialising the others, or a majority has lost everything, and the tokens
+	// that it accepted. It takes time to tell.
+	k.standalone.New = !slices.ContainsFunc(k.last, func(s NodeStatus) bool { return s.Report.Live != nil })
+	defer func() { k.standalone.New = false }()
+	// Another process may have put a join nonce on the nodes, and ended.
+	limited, cancel := context.WithTimeout(ctx, b.config.joinGap()+initTime)
+	defer cancel()
+	if err := k.recoverAll(limited); err != nil {
+		return fmt.Errorf("%w: %w", b.noStateError(), err)
+	}
+	b.config.Logger.Info("initialised new Redis nodes", "nodes", b.config.fleet().Addresses)
+	k.look(ctx)
+	return nil
+}
+
+// remembers returns an error unless a server keeps its data on disk, so that it would know if it had voted
+// before it was restarted.
+func (b *Backend) remembers(ctx context.Context, node int, server string) error {
+	n := b.nodes[node].At(server)
+	info, err := n.Info(ctx)
+	if err != nil || info["aof_enabled"] == "1" {
+		return err
+	}
+	got, err := n.Do(ctx, redisconn.NewCommand("config", "get", "save"))
+	if err != nil {
+		return fmt.Errorf("cannot tell whether the node keeps its data on disk, and is new: %w; enable its append-only file",
+			err)
+	}
+	if got.Word(1) == "" {
+		return fmt.Errorf("%s keeps nothing on disk, so after a restart it would look like a new node; enable its "+
+			"append-only file "+
+			"(appendonly yes)", n.Addr())
+	}
+	return nil
 }
 
 // recoverAll recovers every empty node that can be reached.
@@ -64,22 +118,15 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 	b := k.backend
 	for {
 		statuses := b.NodeStatuses(ctx)
+		_, waiting := k.recoverStep(ctx, statuses)
 		voters, errs := 0, make([]error, len(statuses))
-		waiting := false
 		for i, s := range statuses {
-			if errs[i] = s.Err; s.Err != nil {
-				continue
-			}
-			if s.Report.Live == nil {
-				errs[i] = k.recover(ctx, i, s)
-				waiting = waiting || errs[i] != nil
-			}
-			if errs[i] == nil {
+			if errs[i] = errors.Join(s.Err, waiting[i]); errs[i] == nil {
 				voters++
 			}
 		}
 		switch failed := errors.Join(errs...); {
-		case !waiting && voters >= b.quorum:
+		case len(waiting) == 0 && voters >= b.quorum:
 			return nil
 		case errors.Is(failed, errNotSaved):
 			return fmt.Errorf("%w: %w", engine.ErrUnavailable, failed)
@@ -93,171 +140,74 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 	}
 }
 
-// errQuarantine reports a node that must not vote yet.
-var errQuarantine = errors.New("the node is in quarantine")
-
-// nodeRecovery is the recovery of a node by this process.
-type nodeRecovery struct {
-	server    string // the run of the server
-	join      string
-	reserved  bool
-	floor     fencing.Token     // once it is reserved on a quorum
-	snapshots map[int]*snapshot // of the nodes that reserved the floor
+// recoverStep takes the next step of the recovery of empty nodes. progressed says that the next one may have more to
+// do at once, and waiting has, for each empty node, why it does not vote yet.
+func (k *keeper) recoverStep(ctx context.Context, statuses []NodeStatus) (progressed bool, waiting map[int]error) {
+	nodes := make([]recovery.Node, len(statuses))
+	for i, s := range statuses {
+		nodes[i] = s.Node
+		if saved := k.snapshots[s.Report.Server]; saved != nil && saved.done {
+			nodes[i].Saved, nodes[i].SavedFloor = true, saved.floor
+		}
+	}
+	actions, waiting, progressed := k.standalone.Step(nodes, func() string { return engine.NewSessionID().String() })
+	var work sync.WaitGroup
+	errs := make([]error, len(actions))
+	if len(waiting) == 0 {
+		clear(k.snapshots)
+	}
+	for _, a := range actions {
+		switch s := k.snapshots[a.Server]; {
+		case a.Kind == recovery.Reserve: // an older save does not have it
+			delete(k.snapshots, a.Server)
+		case a.Kind == recovery.Save && (s == nil || s.floor < a.Floor):
+			k.snapshots[a.Server] = &snapshot{server: k.backend.nodes[a.Node].At(a.Server), floor: a.Floor,
+				reserved: k.backend.clock.Now()}
+		}
+	}
+	for i, a := range actions { // they read the snapshots
+		work.Go(func() { errs[i] = k.do(ctx, a) })
+	}
+	work.Wait()
+	for i, a := range actions { // a save takes its time, and a join a quarantine
+		done := a.Kind == recovery.Reserve || a.Kind == recovery.Initialise ||
+			a.Kind == recovery.Save && k.snapshots[a.Server].done
+		progressed = progressed || done && errs[i] == nil
+	}
+	for i, why := range waiting {
+		switch {
+		case errors.Is(why, recovery.ErrService):
+			why = k.backend.versionError()
+		case errors.Is(why, recovery.ErrNearEnd):
+			why = redisconn.SetupError(statuses[i].Addr, "%v", why)
+		}
+		waiting[i] = errors.Join(append(errs, why)...) // every recovery needs the other nodes
+	}
+	return progressed, waiting
 }
 
-// recover takes the next step to give an empty node a fresh range. Its floor is above
-// everything that a quorum reports after the quarantine, and is reserved on a quorum before
-// the node votes.
-//
-// The reports must not be older. Until the quarantine ends, another server that the address
-// led to may still vote. If the other nodes moved to the new floor before that, it could
-// help to grant tokens above the floor, which the new server accepts again.
-func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
+// do carries out an action. If it fails, the next step decides again.
+func (k *keeper) do(ctx context.Context, a recovery.Action) error {
 	b := k.backend
-	at, r := b.at(node, s.Report.Server), k.recoveries[s.Addr]
-	if r == nil || r.server != s.Report.Server || r.join != s.Joining {
-		if b.foreign() {
-			return scripts.ErrFleet
+	at := b.at(a.Node, a.Server)
+	switch a.Kind {
+	case recovery.Join:
+		gap := b.config.joinGap()
+		join := scripts.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: b.fingerprint, Keep: gap, Gap: gap}
+		if k.standalone.Provided != nil { // an operator decides, not another process
+			join.Keep = 0
 		}
-		r = &nodeRecovery{server: s.Report.Server, join: engine.NewSessionID().String()}
-	}
-	join := scripts.Join{Nonce: r.join, Version: standaloneVersion, Fleet: b.fingerprint, Keep: b.config.joinGap(), Gap: b.config.joinGap()}
-	if k.provided != nil {
-		join.Keep = 0
-	}
-	waited, err := join.Put(ctx, at)
-	if err != nil {
+		_, err := join.Put(ctx, at)
+		return err
+	case recovery.Reserve:
+		return scripts.Reserve(ctx, at, b.fingerprint, a.Floor, a.Vouched)
+	case recovery.Save:
+		return k.snapshots[a.Server].advance(ctx, b.clock.Now())
+	default:
+		wait, err := scripts.Init(ctx, at, b.fingerprint, a.Range)
+		if err == nil && wait > 0 {
+			err = fmt.Errorf("%s: the quarantine has started again", at.Addr())
+		}
 		return err
 	}
-	k.recoveries[s.Addr] = r
-	if left := k.quarantineOf(s.Addr) - waited; left > 0 {
-		r.reserved = false // the quarantine has started again
-		return fmt.Errorf("%w for %v", errQuarantine, left)
-	}
-	if !r.reserved {
-		floor, snapshots, err := k.reserveFloor(ctx, s.Addr)
-		if err != nil {
-			return err
-		}
-		r.reserved, r.floor, r.snapshots = true, floor, snapshots
-	}
-	if saved, err := b.saveSnapshots(ctx, r.snapshots); saved < b.quorum {
-		progress := fmt.Errorf("%d of %d Redis nodes have saved the floor of %s to disk, %d are needed", saved, len(b.nodes), s.Addr, b.quorum)
-		if errors.Is(err, redisconn.ErrLife) {
-			r.reserved = false // a server has restarted since, possibly with older data
-		}
-		return errors.Join(progress, err)
-	}
-	wait, err := scripts.Init(ctx, at, b.fingerprint, recovery.Range{Join: r.join, Version: standaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken,
-		Quarantine: k.quarantineOf(s.Addr)})
-	if err != nil {
-		return err
-	}
-	if wait > 0 { // the quarantine has started again
-		r.reserved = false
-		return fmt.Errorf("%w for %v", errQuarantine, wait)
-	}
-	delete(k.recoveries, s.Addr)
-	k.initialised[s.Addr] = true
-	if k.provided == nil {
-		k.log.recovered(node, s.Addr, uint64(r.floor))
-	}
-	return nil
-}
-
-// quarantineOf returns the time for which a node must not vote. A node that is lost again
-// after Init made it a voter has a history.
-func (k *keeper) quarantineOf(addr string) time.Duration {
-	if k.initialised[addr] {
-		return k.backend.config.MaxTTL
-	}
-	return k.quarantine
-}
-
-// reserveFloor returns the floor for an empty node, after a quorum has reserved it: if
-// the node is lost again, its next floor must be above this one.
-func (k *keeper) reserveFloor(ctx context.Context, addr string) (fencing.Token, map[int]*snapshot, error) {
-	b := k.backend
-	all := reports(b.NodeStatuses(ctx))
-	floor, _ := recovery.StandaloneFloor(all)
-	if first := k.provided != nil && !k.initialised[addr]; first {
-		floor = *k.provided
-	} else if _, ok := recovery.StandaloneFloor(b.ofThisFleet(all)); !ok {
-		return fencing.None, nil, ErrNoState
-	}
-	if floor > fencing.MaxToken-recovery.Jump {
-		return fencing.None, nil, redisconn.SetupError(addr, "its tokens are near 2^53; start a new namespace")
-	}
-	if err := b.checkStandalone(all); err != nil {
-		return fencing.None, nil, err
-	}
-	var mu sync.Mutex
-	snapshots := map[int]*snapshot{}
-	b.each(func(i int, n *redisconn.Conn) {
-		server := n.At(all[i].Server)
-		if all[i].Reached && scripts.Reserve(ctx, server, b.fingerprint, floor, k.provided != nil) == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			snapshots[i] = &snapshot{server: server, reserved: b.clock.Now()}
-		}
-	})
-	if len(snapshots) < b.quorum {
-		return fencing.None, nil, fmt.Errorf("%w: %d of %d Redis nodes reserved the floor of %s, %d are needed",
-			engine.ErrUnavailable, len(snapshots), len(b.nodes), addr, b.quorum)
-	}
-	return floor, snapshots, nil
-}
-
-// saveSnapshots has the nodes write a reserved floor to disk, and returns how many have
-// done so, and why others have not. Otherwise a restart from older data could bring an older
-// floor back.
-func (b *Backend) saveSnapshots(ctx context.Context, snapshots map[int]*snapshot) (saved int, err error) {
-	errs := make([]error, len(b.nodes))
-	b.each(func(i int, _ *redisconn.Conn) {
-		if s := snapshots[i]; s != nil {
-			errs[i] = s.advance(ctx, b.clock.Now())
-		}
-	})
-	for _, s := range snapshots {
-		if s.done {
-			saved++
-		}
-	}
-	return saved, errors.Join(errs...)
-}
-
-// checkStandalone refuses to initialise nodes that a service has used: its log knows
-// which tokens they may accept.
-func (b *Backend) checkStandalone(all []recovery.Report) error {
-	for _, r := range all {
-		for _, s := range []*recovery.State{r.Live, r.Former} {
-			if s != nil && s.Version > standaloneVersion {
-				return b.versionError()
-			}
-		}
-	}
-	return nil
-}
-
-// foreign reports whether a node voted in another fleet at the latest look. This process
-// must then keep out of the recoveries of that fleet.
-func (b *Backend) foreign() bool {
-	b.keeper.mu.Lock()
-	defer b.keeper.mu.Unlock()
-	return slices.ContainsFunc(b.keeper.last, func(s NodeStatus) bool { return s.Report.Live != nil && s.Report.Live.Fleet != b.fingerprint })
-}
-
-// ofThisFleet returns the reports without the state of other fleets. Only a quorum of
-// this fleet may recover a node: two fleets that share nodes must not divide them.
-func (b *Backend) ofThisFleet(all []recovery.Report) []recovery.Report {
-	mine := make([]recovery.Report, len(all))
-	for i, r := range all {
-		if s := r.Live; s == nil || s.Fleet == b.fingerprint {
-			mine[i] = r
-		}
-		if s := r.Former; s != nil && s.Fleet != b.fingerprint {
-			mine[i].Former = nil
-		}
-	}
-	return mine
 }

@@ -47,7 +47,8 @@ func (b *Backend) subscribe(node int, n *redisconn.Conn, ready func()) {
 
 // passOn has a node wake the next process that waits for a lock.
 func (b *Backend) passOn(node int, lock fencing.Resource) {
-	r := scripts.Release{Name: b.process, Resources: []fencing.Resource{lock}, Cause: scripts.Released, Wake: scripts.WakeAny, Channel: b.channel}
+	r := scripts.Release{Name: b.process, Resources: []fencing.Resource{lock}, Cause: scripts.Released,
+		Wake: scripts.WakeAny, Channel: b.channel}
 	request := r.Request()
 	request.Answer = func(int, redisconn.Reply) {}
 	b.nodes[node].Send(request)

@@ -18,7 +18,8 @@ func TestTokensAreExact(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	b, other, ctx := f.backend(t), f.backend(t), testContext(t)
 	session, nonce, fleet := engine.NewSessionID(), engine.Nonce(0), voter(t, b, 0).Fleet
-	for _, floor := range []fencing.Token{999_999_999_998, 999_999_999_999_998, 1<<52 - 2, 4_999_999_999_999_998, fencing.MaxToken - 4} {
+	for _, floor := range []fencing.Token{999_999_999_998, 999_999_999_999_998, 1<<52 - 2, 4_999_999_999_999_998,
+		fencing.MaxToken - 4} {
 		for i := range f.servers {
 			require.NoError(t, b.Advance(ctx, i, serverOf(t, b, i), recovery.Goal{Version: 1, Fleet: fleet, Floor: floor}))
 		}
@@ -57,7 +58,8 @@ func (f *fleet) initRanges(t *testing.T, floors, ceilings []fencing.Token) {
 	t.Helper()
 	f.init(t)
 	for i := range f.servers {
-		require.NoError(t, f.client(t, i).HSet(testContext(t), keyOf(t, f, i), "max", floors[i].String(), "floor", floors[i].String(),
+		require.NoError(t, f.client(t, i).HSet(testContext(t), keyOf(t, f, i), "max", floors[i].String(), "floor",
+			floors[i].String(),
 			"ceiling", ceilings[i].String()).Err())
 	}
 }

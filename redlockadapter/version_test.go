@@ -31,7 +31,8 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 	if err != nil {
 		panic(err) // a mistake in the test
 	}
-	t := &engine.Topology{Version: version, Policies: all, Ready: true, Fleet: engine.Fleet{Namespace: "leased", MaxTTL: virtualTTL}}
+	t := &engine.Topology{Version: version, Policies: all, Ready: true, Fleet: engine.Fleet{Namespace: "leased",
+		MaxTTL: virtualTTL}}
 	for _, n := range f.nodes {
 		t.Fleet.Addresses = append(t.Fleet.Addresses, n.name)
 		t.Lives = append(t.Lives, recovery.LifeName(n.server(), "join"))
@@ -86,7 +87,8 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, b.Advance(ctx, 0, f.nodes[0].server(), goal))
 		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is not a quorum")
 		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), goal))
-		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
+		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), recovery.Goal{Version: 1, Fleet: goal.Fleet}),
+			"nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrVersion)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrVersion)

@@ -116,7 +116,8 @@ func (n *virtualNode) info() string {
 		saves = ""
 	}
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s", n.name, n.lives, n.name, saves)
+		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s", n.name,
+		n.lives, n.name, saves)
 }
 
 // server returns the name of the present run of the server.
@@ -204,8 +205,10 @@ const virtualTTL = 10 * time.Second
 
 func newVirtualFleet(t testing.TB, size int) *virtualFleet {
 	t.Helper()
-	t.Cleanup(func() { advance(3 * time.Second) }) // go-redis may sleep for a second after a failed dial, even if it is closed
-	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Clock: engine.MonotonicClock(), Logger: discard()}}
+	// go-redis may sleep for a second after a failed dial, even if it is closed.
+	t.Cleanup(func() { advance(3 * time.Second) })
+	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL,
+		Clock: engine.MonotonicClock(), Logger: discard()}}
 	for i := range size {
 		n := newVirtualNode(t, i)
 		f.nodes = append(f.nodes, n)
@@ -232,7 +235,8 @@ func (f *virtualFleet) initService(t testing.TB) *virtualFleet {
 	require.NoError(t, err)
 	for i, n := range f.nodes {
 		require.NoError(t, b.Join(t.Context(), i, n.server(), "join", 1))
-		_, err := b.Initialise(t.Context(), i, n.server(), recovery.Range{Join: "join", Version: 1, Ceiling: fencing.MaxToken})
+		_, err := b.Initialise(t.Context(), i, n.server(), recovery.Range{Join: "join", Version: 1,
+			Ceiling: fencing.MaxToken})
 		require.NoError(t, err)
 	}
 	require.NoError(t, b.Close(t.Context()))

@@ -60,7 +60,8 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 		waiting.Wait()
 		require.Len(t, tokens, processes*each)
 		require.IsIncreasing(t, tokens)
-		require.Less(t, f.nodes[0].countAcquires()-before, 3*processes*each, "acquire calls on one node for %d grants", processes*each)
+		require.Less(t, f.nodes[0].countAcquires()-before, 3*processes*each, "acquire calls on one node for %d grants",
+			processes*each)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 const (
@@ -23,7 +24,7 @@ type waiter struct {
 	want    engine.Held
 	since   time.Time      // for people
 	signal  chan struct{}  // contend again
-	wokenBy uint64         // the nodes that sent a wake-up
+	wokenBy quorum.Nodes   // the nodes that sent a wake-up
 	refused bool           // others held the lock when it contended last
 	retryAt engine.Instant // when to contend again without a wake-up
 	freed   engine.Instant // when a holder of this process released the lock; zero if another process was seen to hold it since

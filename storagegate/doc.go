@@ -19,9 +19,11 @@
 //  7. the holder itself must make its retries idempotent.
 //
 // Types, in reading order: [Gate], the contract; [Resetter], which
-// reopens a resource after an absurd token; [Monitor], which counts and reports the decisions of a gate;
-// [Decision] and [Outcome], what it reports; [VerifyError] and [Weakness], why a
-// server may lose marks.
-// Each storage has a sub-package that implements Gate. Package gatetest is the
-// test suite that all of them pass.
+// reopens a resource after an absurd token; [Monitor], which counts and reports the
+// decisions of a gate; [Decision] and [Outcome], what it reports; [VerifyError] and
+// [Weakness], why a server may lose marks; [Base] and [Steps], of which a gate for
+// another storage is made.
+//
+// Each storage has a sub-package with a gate. Package gatetest is the test suite
+// that all of them pass.
 package storagegate

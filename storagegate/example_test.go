@@ -33,7 +33,10 @@ func withdraw(ctx context.Context, gate *memgate.Gate[int], token fencing.Token,
 func Example_guardedWrite() {
 	ctx := context.Background()
 	gate := memgate.New[int](fencing.Rule{})
-	if err := gate.Do(ctx, "account/7", fencing.None, func(balance *int) error { *balance = 100; return nil }); err != nil {
+	if err := gate.Do(ctx, "account/7", fencing.None, func(balance *int) error {
+		*balance = 100
+		return nil
+	}); err != nil {
 		panic(err)
 	}
 	err := withdraw(ctx, gate, 33, 10, func() {

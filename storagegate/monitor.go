@@ -3,7 +3,6 @@ package storagegate
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/leased-project/leased/fencing"
@@ -31,7 +30,9 @@ const (
 	Unsigned
 )
 
-var outcomeNames = [...]string{Admitted: "admitted", Stale: "stale", Tokenless: "tokenless", JumpExceeded: "jump exceeded", Unsigned: "unsigned"}
+var outcomeNames = [...]string{
+	Admitted: "admitted", Stale: "stale", Tokenless: "tokenless", JumpExceeded: "jump exceeded", Unsigned: "unsigned",
+}
 
 // String returns the name of o for logs and metrics.
 func (o Outcome) String() string {
@@ -91,9 +92,9 @@ func (m *Monitor) Counts() Counts {
 }
 
 // Record counts and reports the decision that err stands for: nil is an
-// admission; *fencing.StaleError, *fencing.JumpError and the errors of a
-// fencing.Verifier are refusals. Any other error is not a decision and is not
-// counted. Record returns err.
+// admission; *fencing.StaleError, *fencing.JumpError and fencing.ErrUnsigned are
+// refusals. Any other error is not a decision and is not counted. Record returns
+// err.
 func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token fencing.Token, err error) error {
 	if err == nil { // a separate case, so that an admission allocates nothing
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
@@ -108,16 +109,10 @@ func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token f
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
 	case errors.As(err, &jump):
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
-	case unsigned(err):
+	case errors.Is(err, fencing.ErrUnsigned):
 		m.report(ctx, Decision{Resource: resource, Token: token, Outcome: Unsigned})
 	}
 	return err
-}
-
-// unsigned reports whether a fencing.Verifier returned err.
-func unsigned(err error) bool {
-	refusals := []error{fencing.ErrMalformedSigned, fencing.ErrNewerSigned, fencing.ErrUnknownKey, fencing.ErrBadSignature, fencing.ErrSignatureExpired}
-	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 
 func (m *Monitor) report(ctx context.Context, d Decision) {

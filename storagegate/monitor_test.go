@@ -26,7 +26,8 @@ func TestMonitorRecords(t *testing.T) {
 		{"admitted", 5, nil, &storagegate.Decision{Resource: "orders", Token: 5, Mark: 5, Outcome: storagegate.Admitted}},
 		{"admitted without a token", 0, nil, &storagegate.Decision{Resource: "orders", Outcome: storagegate.Admitted}},
 		{"stale", 3, stale, &storagegate.Decision{Resource: "orders", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
-		{"wrapped", 3, fmt.Errorf("gate: %w", stale), &storagegate.Decision{Resource: "orders", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
+		{"wrapped", 3, fmt.Errorf("gate: %w", stale), &storagegate.Decision{Resource: "orders", Token: 3, Mark: 5,
+			Outcome: storagegate.Stale}},
 		{"tokenless", 0, tokenless, &storagegate.Decision{Resource: "orders", Mark: 5, Outcome: storagegate.Tokenless}},
 		{"jump", 99, jump, &storagegate.Decision{Resource: "orders", Token: 99, Mark: 5, Outcome: storagegate.JumpExceeded}},
 		{"failed write", 5, errors.New("disk full"), nil},
@@ -37,7 +38,8 @@ func TestMonitorRecords(t *testing.T) {
 			var m storagegate.Monitor
 			var reported []storagegate.Decision
 			m.Audit(func(_ context.Context, d storagegate.Decision) { reported = append(reported, d) })
-			require.Equal(t, tt.err, m.Record(context.Background(), "orders", tt.token, tt.err), "Record must return its argument")
+			require.Equal(t, tt.err, m.Record(context.Background(), "orders", tt.token, tt.err),
+				"Record must return its argument")
 			counts := m.Counts()
 			total := counts.Admitted + counts.Stale + counts.Tokenless + counts.JumpExceeded
 			if tt.want == nil {

@@ -42,5 +42,6 @@ func CompareMark(resource fencing.Resource, mark, expected fencing.Token) error 
 	if mark == expected {
 		return nil
 	}
-	return fmt.Errorf("reset the mark of %q: %w: it is %d, expected %d; read the mark again", string(resource), ErrMarkChanged, mark, expected)
+	return fmt.Errorf("reset the mark of %q: %w: it is %d, expected %d; read the mark again",
+		string(resource), ErrMarkChanged, mark, expected)
 }

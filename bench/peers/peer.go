@@ -1,12 +1,16 @@
-// Package peers has the lock services that are compared. Each has a package, which
-// starts its real servers on loopback and uses the client library that its users use.
+// Package peers has the lock services that are compared. It starts their real servers on loopback and uses the client
+// library that their users use.
 //
-// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running
-// servers; [Killer], [Profiler] and [MemoryReporter], peers that can do more.
+// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running servers; [Killer], [Members]
+// and [MemoryReporter], peers that can do more; [Cluster], how servers run; [Kinds], the table. Each
+// service has files with its name.
 package peers
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/leased-project/leased/internal/load"
@@ -56,11 +60,17 @@ type Killer interface {
 	Restore(ctx context.Context) error
 }
 
-// Profiler is a peer whose servers serve CPU profiles over HTTP, as net/http/pprof does.
-type Profiler interface {
+// Members is leased: a peer whose members can be observed. Members have the numbers of Pids.
+type Members interface {
 	Peer
-	// Profiles returns the addresses for the profiles of the leader and of a follower.
-	Profiles(ctx context.Context) (leader, follower string, err error)
+	// Leader returns the number of the member that leads.
+	Leader(ctx context.Context) (int, error)
+	// API returns the address of a member for clients, which also has its metrics.
+	API(member int) string
+	// Profile returns the address of a member for CPU profiles, as net/http/pprof serves them.
+	Profile(member int) string
+	// Snapshot makes a member take a snapshot, and returns when it begins to send it.
+	Snapshot(ctx context.Context, member int) error
 }
 
 // MemoryReporter is a peer that knows the memory of its data better than the kernel does.
@@ -70,8 +80,57 @@ type MemoryReporter interface {
 	Memory(ctx context.Context) ([]int64, error)
 }
 
-// TryOnce takes and releases a lock with a new client.
-func TryOnce(ctx context.Context, open func(context.Context) (load.Client, error)) error {
+// Kinds returns the table of the services, in the order of measurement within a round. Program is that of leased, or
+// empty to build it.
+func Kinds(program string) []Kind {
+	ours := leasedKinds(program)
+	return slices.Concat(ours, []Kind{etcdKind(), zooKeeperKind(), consulKind()}, redisKinds(), postgresKinds(),
+		guardedKinds(ours[0]))
+}
+
+// nodes is the number of servers of a replicated service.
+const nodes = 3
+
+// opener opens a client of running servers.
+type opener func(ctx context.Context) (load.Client, error)
+
+// named is a target with a name and nothing else.
+type named struct {
+	name string
+	open opener
+}
+
+// Name implements [load.Target].
+func (t named) Name() string { return t.name }
+
+// Open implements [load.Target].
+func (t named) Open(ctx context.Context) (load.Client, error) { return t.open(ctx) }
+
+// lock is a held lock.
+type lock struct {
+	token   uint64 // 0 if the service has none
+	release func(ctx context.Context) error
+}
+
+// Token implements [load.Held].
+func (l lock) Token() uint64 { return l.token }
+
+// Release implements [load.Held].
+func (l lock) Release(ctx context.Context) error { return l.release(ctx) }
+
+// attach returns a [Kind].Attach for addresses that [Cluster].Address has encoded.
+func attach(newTarget func(addresses []string) load.Target) func(string) (load.Target, error) {
+	return func(address string) (load.Target, error) {
+		var addresses []string
+		if err := json.Unmarshal([]byte(address), &addresses); err != nil {
+			return nil, err
+		}
+		return newTarget(addresses), nil
+	}
+}
+
+// tryOnce takes and releases a lock with a new client.
+func tryOnce(ctx context.Context, open func(context.Context) (load.Client, error)) error {
 	client, err := open(ctx)
 	if err != nil {
 		return err
@@ -82,4 +141,31 @@ func TryOnce(ctx context.Context, open func(context.Context) (load.Client, error
 		return err
 	}
 	return held.Release(ctx)
+}
+
+// shared is what several users share: the first starts it, and the last stops it.
+type shared[T any] struct {
+	mu    sync.Mutex
+	users int
+	value T
+}
+
+func (s *shared[T]) use(start func() (T, error)) (value T, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		if s.value, err = start(); err != nil {
+			return value, err
+		}
+	}
+	s.users++
+	return s.value, nil
+}
+
+func (s *shared[T]) leave(stop func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users == 0 {
+		stop(s.value)
+	}
 }

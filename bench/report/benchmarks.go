@@ -63,7 +63,8 @@ func (d *document) gateTable() string {
 	for _, b := range d.benchmarks {
 		if len(b.values[latencyRatio]) > 0 {
 			rows = append(rows, []string{"`" + strings.TrimPrefix(b.pkg, "storagegate/") + "`", b.name,
-				b.cell(plainNanos, micros), b.cell(gatedNanos, micros), b.cell(latencyRatio, times), b.cell(throughputRatio, times)})
+				b.cell(plainNanos, micros), b.cell(gatedNanos, micros), b.cell(latencyRatio, times),
+				b.cell(throughputRatio, times)})
 		}
 	}
 	return markdown("gate | write | plain, us | gated, us | latency, gated to plain | throughput, gated to plain", rows)

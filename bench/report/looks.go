@@ -17,6 +17,7 @@ const (
 	zookeeper   = "zookeeper"
 	advisory    = "postgres-advisory"
 	row         = "postgres-row"
+	pgEngine    = "postgres-leased"
 	redsyncOne  = "redsync-1"
 	redsyncFive = "redsync-5"
 	redislock   = "redislock-1"
@@ -74,6 +75,7 @@ var looks = []look{
 	{consul, "Consul", brown, draw.RingGlyph{}, false},
 	{advisory, "PostgreSQL advisory lock", indigo, draw.RingGlyph{}, false},
 	{row, "PostgreSQL row lease", indigo, draw.CrossGlyph{}, true},
+	{pgEngine, "leased, PostgreSQL", blue, draw.PyramidGlyph{}, false},
 	{redsyncOne, "redsync, 1 Redis", purple, draw.PyramidGlyph{}, true},
 	{redsyncFive, "redsync, 5 Redis", purple, draw.PyramidGlyph{}, false},
 	{redsync, "redsync", purple, draw.PyramidGlyph{}, false},

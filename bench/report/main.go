@@ -12,7 +12,8 @@ import (
 func main() {
 	docs := flag.String("docs", "../docs", "folder for PERFORMANCE.md and the folder performance with the plots")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: report [-docs FOLDER] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"usage: report [-docs FOLDER] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

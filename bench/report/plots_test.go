@@ -33,7 +33,8 @@ func TestPlotsAreWellFormed(t *testing.T) {
 		"many": func(work string) (all []results.Sample) {
 			for _, size := range []int{1, 16, 256} {
 				for round, value := range []float64{0, 5, 70_000} {
-					all = append(all, sampleOf(work, leased, size, round+1, value), sampleOf(work, "R & D <x>", size, round+1, value*2))
+					all = append(all, sampleOf(work, leased, size, round+1, value), sampleOf(work, "R & D <x>", size, round+1,
+						value*2))
 				}
 			}
 			return all
@@ -49,7 +50,8 @@ func TestPlotsAreWellFormed(t *testing.T) {
 			if !errors.Is(err, io.EOF) || strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 				t.Errorf("%s, %s: the plot is broken: %v\n%s", work, name, err, svg)
 			}
-			if name == "many" && (!strings.Contains(svg, "R &amp; D &lt;x&gt;") || !strings.Contains(svg, "prefers-color-scheme:dark")) {
+			if name == "many" && (!strings.Contains(svg, "R &amp; D &lt;x&gt;") ||
+				!strings.Contains(svg, "prefers-color-scheme:dark")) {
 				t.Errorf("%s: the plot lacks a name or the dark colours", work)
 			}
 			if name == "many" && work == "snapshot" && !strings.Contains(svg, ">at most 50<") {

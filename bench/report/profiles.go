@@ -8,8 +8,10 @@ import (
 
 // shareColumns are the columns of the table of profiles.
 var shareColumns = []struct{ figure, title string }{
-	{results.SystemShare, "system calls"}, {results.RuntimeShare, "Go runtime: scheduler, memory, locks"}, {results.GRPCShare, "gRPC and network"},
-	{results.ProtobufShare, "protobuf"}, {results.RaftShare, "Raft library and log"}, {results.LeasedShare, "leased"}, {results.OtherShare, "other"},
+	{results.SystemShare, "system calls"}, {results.RuntimeShare, "Go runtime: scheduler, memory, locks"},
+	{results.GRPCShare, "gRPC and network"},
+	{results.ProtobufShare, "protobuf"}, {results.RaftShare, "Raft library and log"}, {results.LeasedShare, "leased"},
+	{results.OtherShare, "other"},
 }
 
 // profileTable returns the shares of the layers in the processor time of each process.

@@ -13,11 +13,13 @@ import (
 
 // run returns results with a round of W1 for each pair of rates.
 func run(rates ...[2]float64) results.Run {
-	r := results.Run{Machine: results.Machine{CPU: "a processor", Cores: 2, Disk: "vda, ext4"}, Versions: map[string]string{"etcd": "9.9"},
-		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: "go run . -rounds 3"}
+	r := results.Run{Machine: results.Machine{CPU: "a processor", Cores: 2, Disk: "vda, ext4"},
+		Versions: map[string]string{"etcd": "9.9"},
+		Started:  time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: "go run . -rounds 3"}
 	for i, pair := range rates {
 		for j, target := range []string{leased, etcd} {
-			r.Samples = append(r.Samples, results.Sample{Work: "W1", Target: target, Params: map[string]int{"workers": 256, "clients": 1 + 255*j}, Round: i + 1,
+			r.Samples = append(r.Samples, results.Sample{Work: "W1", Target: target, Params: map[string]int{"workers": 256,
+				"clients": 1 + 255*j}, Round: i + 1,
 				Figures: map[string]float64{results.Rate: pair[j], results.P50: 1}, Steal: .02})
 		}
 	}
@@ -64,7 +66,8 @@ func TestRatioIsOfRounds(t *testing.T) {
 	text := report(t, run([2]float64{1000, 100}, [2]float64{2000, 250}, [2]float64{500, 50}))
 	expect(t, text, "| 256 workers | leased, correctness | 1,000 (500 to 2,000) | 1.00 |",
 		"| 256 workers | etcd | 100 (50.0 to 250) | 1.00 | 10.0x (8.00x to 10.0x) |",
-		"at least 10x etcd | 10.0x (8.00x to 10.0x) | yes |", "a processor, 2 cores", "vda, ext4", "| etcd | 9.9 |", "    go run . -rounds 3\n")
+		"at least 10x etcd | 10.0x (8.00x to 10.0x) | yes |", "a processor, 2 cores", "vda, ext4", "| etcd | 9.9 |",
+		"    go run . -rounds 3\n")
 }
 
 // Rounds of two runs have the same numbers, and do not belong together.
@@ -75,7 +78,8 @@ func TestRunsAreSeparate(t *testing.T) {
 
 func TestMissingTargets(t *testing.T) {
 	text := report(t, run([2]float64{1000, 100}))
-	expect(t, text, "no figure of ZooKeeper", "no figure of gated write", "### W4: the leader is killed", "Not measured in these results.")
+	expect(t, text, "no figure of ZooKeeper", "no figure of gated write", "### W4: the leader is killed",
+		"Not measured in these results.")
 	failed := run([2]float64{1000, 100})
 	failed.Samples[1].Figures, failed.Samples[1].Note = map[string]float64{results.Errors: 0}, "etcd does not start"
 	expect(t, report(t, failed), "| 256 workers | etcd | no operation completed |", "\n- etcd: etcd does not start\n")
@@ -96,7 +100,8 @@ func TestReasonOfMissedGoal(t *testing.T) {
 	for i := range r.Samples {
 		r.Samples[i].Params["workers"] = 1
 	}
-	expect(t, report(t, r), "What limits the goals that are not reached, and what was tried:\n\n- **One worker, and handoffs of one lock:**")
+	expect(t, report(t, r), "What limits the goals that are not reached, and what was tried:\n\n- **One worker, and "+
+		"handoffs of one lock:**")
 	for i := range r.Samples {
 		r.Samples[i].Figures[results.P50] = 1 + float64(9*(i%2)) // etcd has 10 ms
 	}
@@ -135,9 +140,12 @@ func TestTemplateHasAllWorkloads(t *testing.T) {
 func TestBenchmarks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gates.txt")
 	text := "goos: linux\npkg: github.com/leased-project/leased/storagegate/boltgate\n" +
-		"BenchmarkWrite/writers=1-2  100  5000 gated-ns/write  1.25 latency-ratio  0.8 throughput-ratio  4000 ungated-ns/write\n" +
-		"BenchmarkWrite/writers=1-2  100  7000 gated-ns/write  1.75 latency-ratio  0.6 throughput-ratio  4000 ungated-ns/write\n" +
-		"PASS\nok  x 1s\npkg: github.com/leased-project/leased/fencing\nBenchmarkSign-2  10  1500 ns/op  16 B/op  1 allocs/op\n"
+		"BenchmarkWrite/writers=1-2  100  5000 gated-ns/write  1.25 latency-ratio  0.8 throughput-ratio  4000 " +
+		"ungated-ns/write\n" +
+		"BenchmarkWrite/writers=1-2  100  7000 gated-ns/write  1.75 latency-ratio  0.6 throughput-ratio  4000 " +
+		"ungated-ns/write\n" +
+		"PASS\nok  x 1s\npkg: github.com/leased-project/leased/fencing\nBenchmarkSign-2  10  1500 ns/op  16 B/op  1 " +
+		"allocs/op\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +157,8 @@ func TestBenchmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, string(page), "| `boltgate` | Write/writers=1 | 4.00 | 6.00 (5.00 to 7.00) | 1.50x (1.25x to 1.75x) | 0.70x (0.60x to 0.80x) |",
+	expect(t, string(page), "| `boltgate` | Write/writers=1 | 4.00 | 6.00 (5.00 to 7.00) | 1.50x (1.25x to 1.75x) | "+
+		"0.70x (0.60x to 0.80x) |",
 		"| `fencing` | Sign | 1,500 | 16.0 | 1.00 |")
 	if err := os.WriteFile(file, []byte("BenchmarkSign-2  10  fast ns/op\n"), 0o600); err != nil {
 		t.Fatal(err)

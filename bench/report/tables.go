@@ -89,11 +89,13 @@ func (s *summary) table(work string) string {
 	return markdown(strings.Join(head, " | "), rows)
 }
 
-// row returns the cells of a case of a target, or nil if there was no attempt to measure it. If every attempt failed, the
-// row says so.
+// row returns the cells of a case of a target, or nil if there was no attempt to measure it. If every attempt
+// failed, the row says so.
 func (s *summary) row(work, target string, at params, columns, compared []string) []string {
 	w := workloads[work]
-	if !slices.ContainsFunc(s.samples, func(m sample) bool { return m.Work == work && m.Target == target && m.matches(at) }) {
+	if !slices.ContainsFunc(s.samples, func(m sample) bool {
+		return m.Work == work && m.Target == target && m.matches(at)
+	}) {
 		return nil
 	}
 	cells := []string{at.text(w.by)}
@@ -150,9 +152,11 @@ const stealLimit = 10
 // stealText describes the stolen time of a workload.
 func (s *summary) stealText(work string) string {
 	steal := s.steal(work)
-	text := fmt.Sprintf("Steal during these measurements: median %s, at most %s.", percent(steal.median), percent(steal.top))
+	text := fmt.Sprintf("Steal during these measurements: median %s, at most %s.", percent(steal.median),
+		percent(steal.top))
 	if steal.top > stealLimit {
-		text += fmt.Sprintf(" **Warning:** above %d %%, so other machines on the same host have affected some of these figures; compare ratios only.", stealLimit)
+		text += fmt.Sprintf(" **Warning:** above %d %%, so other machines on the same host have affected some of these "+
+			"figures; compare ratios only.", stealLimit)
 	}
 	return text
 }

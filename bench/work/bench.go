@@ -25,9 +25,12 @@ type Settings struct {
 	Only   []string // workloads, such as "W1" or "W1/256"; empty for all
 	Rounds int
 	Length time.Duration // of one measurement; a warm-up of a third of it comes first
-	Leases int           // that W3 holds; 0 for its default
+	Max    int           // largest number of leases, waiters or sessions; 0 for no limit
 	Dir    string        // of the servers' data
-	Line   *progress.Line
+	Keep   string        // folder that keeps the profiles; empty to remove them
+	// Program is the program of leased; it is built if this is empty.
+	Program string
+	Line    *progress.Line
 	// Measured is called after each measurement, and Finished after all of a case.
 	Measured func(results.Sample)
 	Finished func([]results.Sample)
@@ -50,9 +53,13 @@ func Run(ctx context.Context, settings Settings) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{}, broken: map[string]bool{}}
-	for _, w := range chosen {
-		b.planned += b.Rounds * len(w.cases) * len(b.kindsOf(w))
+	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{},
+		broken: map[string]bool{}}
+	for i := range chosen {
+		chosen[i].cases = b.limited(chosen[i].cases)
+		for _, sizes := range chosen[i].cases {
+			b.planned += b.Rounds * len(b.kindsOf(chosen[i], sizes))
+		}
 	}
 	for _, w := range chosen {
 		if ctx.Err() == nil {
@@ -62,8 +69,25 @@ func Run(ctx context.Context, settings Settings) (map[string]string, error) {
 	return b.versions, errors.Join(append(b.failures, ctx.Err())...)
 }
 
-// kindsOf returns the kinds that a workload is measured on.
-func (b *bench) kindsOf(w workload) (kinds []peers.Kind) {
+// limited returns the cases without the sizes above Max. The leases of a case with other sizes are reduced to Max.
+func (b *bench) limited(cases []params) (limited []params) {
+	for _, sizes := range cases {
+		sizes = maps.Clone(sizes)
+		if leases := sizes["leases"]; b.Max > 0 && leases > b.Max && len(sizes) > 1 {
+			sizes["leases"] = b.Max
+		}
+		if b.Max == 0 || max(sizes["leases"], sizes["waiters"], sizes["sessions"]) <= b.Max {
+			limited = append(limited, sizes)
+		}
+	}
+	return limited
+}
+
+// kindsOf returns the kinds that a case is measured on.
+func (b *bench) kindsOf(w workload, sizes params) (kinds []peers.Kind) {
+	if w.kinds != nil {
+		return w.kinds(b.Program, sizes)
+	}
 	for _, kind := range b.Kinds {
 		if w.measures(kind) {
 			kinds = append(kinds, kind)
@@ -75,8 +99,8 @@ func (b *bench) kindsOf(w workload) (kinds []peers.Kind) {
 // run measures all cases of a workload.
 func (b *bench) run(ctx context.Context, w workload) {
 	defer b.stop()
-	kinds := b.kindsOf(w)
 	for _, sizes := range w.cases {
+		kinds := b.kindsOf(w, sizes)
 		var samples []results.Sample
 		for round := range b.Rounds {
 			for _, kind := range kinds {
@@ -87,7 +111,8 @@ func (b *bench) run(ctx context.Context, w workload) {
 					b.planned--
 					continue
 				}
-				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round + 1, Figures: map[string]float64{}}
+				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round + 1,
+					Figures: map[string]float64{}}
 				b.show(s)
 				b.done++
 				if err := b.measure(ctx, w, kind, &s); err != nil {
@@ -99,6 +124,9 @@ func (b *bench) run(ctx context.Context, w workload) {
 			}
 		}
 		b.Finished(samples)
+		if w.kinds != nil {
+			b.stop()
+		}
 	}
 }
 
@@ -112,14 +140,14 @@ func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *res
 			return err
 		}
 		if w.fresh {
-			defer t.peer.Stop()
+			defer t.stop()
 		} else {
 			b.targets[kind.Name] = t
 		}
 	}
 	err := w.measure(ctx, b, t, s)
 	if err != nil && !w.fresh { // the next round starts new servers
-		t.peer.Stop()
+		t.stop()
 		delete(b.targets, kind.Name)
 	}
 	return err
@@ -131,10 +159,11 @@ func (b *bench) start(ctx context.Context, kind peers.Kind) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{kind, peer}
+	t := &target{kind: kind, peer: peer}
 	b.versions[kind.Name] = peer.Version()
 	if kind.WarmUp > 0 {
-		if _, err := load.Run(ctx, peer, load.Own{Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)}, load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
+		if _, err := load.Run(ctx, peer, load.Work{Kind: load.Own, Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)},
+			load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
 			peer.Stop()
 			return nil, fmt.Errorf("warm up %s: %w", kind.Name, err)
 		}
@@ -145,7 +174,7 @@ func (b *bench) start(ctx context.Context, kind peers.Kind) (*target, error) {
 // stop stops all servers.
 func (b *bench) stop() {
 	for name, t := range b.targets {
-		t.peer.Stop()
+		t.stop()
 		delete(b.targets, name)
 	}
 }
@@ -153,7 +182,8 @@ func (b *bench) stop() {
 // show shows the progress before a measurement.
 func (b *bench) show(s results.Sample) {
 	text := fmt.Sprintf("measurement %d of %d: %s with %s", b.done+1, b.planned, describe(s), s.Target)
-	if left, known := (progress.Work{Done: int64(b.done), Total: int64(b.planned), Elapsed: b.Line.Elapsed()}).Left(); known {
+	if left, known := (progress.Work{Done: int64(b.done), Total: int64(b.planned),
+		Elapsed: b.Line.Elapsed()}).Left(); known {
 		text += ", " + progress.TimeLeft(left)
 	}
 	b.Line.Show(text)

@@ -7,18 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
 	"github.com/leased-project/leased/bench/peers"
-	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 )
 
 // childSettings is what a child process does.
 type childSettings struct {
+	Holds            bool // it holds leases, instead of competing for one
 	Kind, Address    string
 	Workers, Clients int
 	Prefix           string
@@ -41,12 +42,16 @@ func Child(ctx context.Context, kinds []peers.Kind, text string, in io.Reader, o
 	if err != nil {
 		return err
 	}
+	if c.Holds {
+		return holdOrders(ctx, target, in, out)
+	}
 	options := load.Options{Prefix: c.Prefix, WarmUp: c.WarmUp, Length: c.Length, Ready: func() {
 		fmt.Fprintln(out, "ready")
 		_, _ = bufio.NewReader(in).ReadString('\n') // ends too if the parent has died
 	}}
 	noServers := func() []int { return nil }
-	p, err := contend(ctx, target, load.Contended{Workers: c.Workers, Clients: c.Clients}, options, meter.New(noServers))
+	work := load.Work{Kind: load.Contended, Workers: c.Workers, Clients: c.Clients}
+	p, err := contend(ctx, target, work, options, meter.New(noServers))
 	if err != nil {
 		return err
 	}
@@ -61,16 +66,14 @@ type child struct {
 }
 
 // contendInProcesses runs the workers in child processes, which all start at once.
-func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, processes int, m *meter.Meter) (parts []part, err error) {
+func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, processes int,
+	m *meter.Meter) (parts []part, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the children if one fails
 	defer cancel()
 	options := b.options("W2")
-	settings, err := json.Marshal(childSettings{
+	settings := childSettings{
 		Kind: t.kind.Name, Address: t.peer.Address(), Workers: workers, Clients: t.clients(workers),
 		Prefix: options.Prefix, WarmUp: options.WarmUp, Length: options.Length,
-	})
-	if err != nil {
-		return nil, err
 	}
 	var children []*child
 	defer func() {
@@ -82,7 +85,7 @@ func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, proc
 		}
 	}()
 	for range processes {
-		c, err := startChild(ctx, string(settings))
+		c, err := startChild(ctx, settings)
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +113,25 @@ func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, proc
 	return parts, nil
 }
 
-// startChild starts this program again.
-func startChild(ctx context.Context, settings string) (*child, error) {
-	cmd, in, out, err := process.Self(ctx, "-child", settings)
-	return &child{cmd, in, bufio.NewReader(out)}, err
+// startChild starts this program again as a child, which ends with ctx.
+func startChild(ctx context.Context, settings childSettings) (*child, error) {
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", string(text))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
 }

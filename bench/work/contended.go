@@ -22,7 +22,8 @@ type part struct {
 }
 
 // contend runs workers of this process that compete for one lock. Ready may be nil.
-func contend(ctx context.Context, t load.Target, work load.Contended, options load.Options, m *meter.Meter) (part, error) {
+func contend(ctx context.Context, t load.Target, work load.Work, options load.Options, m *meter.Meter) (part,
+	error) {
 	p := part{Holds: make([][]int64, work.Workers)}
 	options.Granted = func(g load.Grant) { p.Holds[g.Worker] = append(p.Holds[g.Worker], g.At.UnixNano()) }
 	options.Begin = func() {
@@ -49,7 +50,8 @@ func measureContended(ctx context.Context, b *bench, t *target, s *results.Sampl
 	var err error
 	if processes == 1 {
 		var p part
-		p, err = contend(ctx, t.peer, load.Contended{Workers: workers, Clients: t.clients(workers)}, b.options(s.Work), m)
+		work := load.Work{Kind: load.Contended, Workers: workers, Clients: t.clients(workers)}
+		p, err = contend(ctx, t.peer, work, b.options(s.Work), m)
 		parts = []part{p}
 	} else {
 		parts, err = b.contendInProcesses(ctx, t, workers/processes, processes, m)

@@ -3,7 +3,7 @@
 // The targets alternate within each round, so that other load on the machine affects all
 // of them. Every workload starts new servers.
 //
-// The nouns, in reading order: [Settings] of a run; workload, one of W1 to W7; bench, the
+// The nouns, in reading order: [Settings] of a run; workload, a row of the table of workloads and curves; bench, the
 // state of the run; [Child], a process of a workload that needs several; [Table], which
 // prints the medians.
 package work

@@ -37,7 +37,8 @@ func measureFailover(ctx context.Context, b *bench, t *target, s *results.Sample
 			failed = f.kill(running, killer, killAfter)
 		}()
 	}
-	result, err := load.Run(running, t.peer, load.Own{Workers: workers, Clients: t.clients(workers)}, options)
+	work := load.Work{Kind: load.Own, Workers: workers, Clients: t.clients(workers)}
+	result, err := load.Run(running, t.peer, work, options)
 	if !f.done() {
 		return errors.Join(fmt.Errorf("not every worker of %s had a grant after the kill", t.kind.Name), failed, err)
 	}

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -19,30 +18,25 @@ const settleTime = 2 * time.Second
 // measureHold measures how long it takes to hold many leases in one session, and the
 // memory of each server for a lease.
 func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	if b.Leases != 0 {
-		s.Params["leases"] = b.Leases
-	}
 	if limit := t.kind.MaxLeases; limit != 0 {
 		s.Params["leases"] = min(limit, s.Params["leases"])
 	}
 	leases := s.Params["leases"]
-	m := meter.New(t.peer.Pids)
 	before, err := memoryOf(ctx, t.peer)
 	if err != nil {
 		return err
 	}
 	var grown []int64
-	var unread error
-	options := load.Options{Prefix: s.Work + "/", Abandon: true, Begin: m.Begin, End: func() {
-		m.End()
+	work := load.Work{Kind: load.Hold, Leases: leases, Workers: s.Params["workers"], Clients: 1}
+	options := load.Options{Prefix: s.Work + "/", Abandon: true}
+	result, err := t.load(ctx, s, work, options, func() (err error) {
 		time.Sleep(settleTime)
-		grown, unread = memoryOf(ctx, t.peer)
-	}}
-	result, err := load.Run(ctx, t.peer, load.Hold{Leases: leases, Workers: s.Params["workers"], Clients: 1}, options)
-	if err = errors.Join(err, unread); err != nil {
+		grown, err = memoryOf(ctx, t.peer)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	fill(s, result, m.Usage())
 	for i := range grown {
 		grown[i] -= before[i]
 	}

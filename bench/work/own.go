@@ -17,11 +17,7 @@ func measureOwn(ctx context.Context, b *bench, t *target, s *results.Sample) err
 	if !given {
 		clients = t.clients(workers)
 	}
-	m := meter.New(t.peer.Pids)
-	options := b.options(s.Work)
-	options.Begin, options.End = m.Begin, m.End
-	result, err := load.Run(ctx, t.peer, load.Own{Workers: workers, Clients: clients}, options)
-	fill(s, result, m.Usage())
+	_, err := t.load(ctx, s, load.Work{Kind: load.Own, Workers: workers, Clients: clients}, b.options(s.Work), nil)
 	return err
 }
 

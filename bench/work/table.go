@@ -13,7 +13,8 @@ import (
 var columns = []struct{ figure, title string }{
 	{results.Rate, "pairs/s"}, {results.P50, "p50 ms"}, {results.P99, "p99 ms"}, {results.PairP50, "pair p50 ms"},
 	{results.CPU, "CPU ms/1000"}, {results.CPUServers, "of servers"}, {results.Fairness, "fairness"},
-	{results.TakeSeconds, "take s"}, {results.MemoryLeader, "bytes/lease, most"}, {results.MemoryFollower, "bytes/lease, others"},
+	{results.TakeSeconds, "take s"}, {results.MemoryLeader, "bytes/lease, most"},
+	{results.MemoryFollower, "bytes/lease, others"},
 	{results.FailoverMillis, "first grant ms"}, {results.LastMillis, "last grant ms"}, {results.Errors, "errors"},
 }
 

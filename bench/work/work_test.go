@@ -67,9 +67,11 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	sample := func(target string, rate, steal float64) results.Sample {
-		return results.Sample{Work: "W1", Target: target, Params: params{"workers": 1}, Figures: map[string]float64{results.Rate: rate}, Steal: steal}
+		return results.Sample{Work: "W1", Target: target, Params: params{"workers": 1},
+			Figures: map[string]float64{results.Rate: rate}, Steal: steal}
 	}
-	require.NoError(t, Table(&out, []results.Sample{sample("a", 1, 0), sample("b", 10, 0), sample("a", 2, 0.12), sample("a", 9, 0), {Work: "W1", Target: "c", Params: params{"workers": 1}}}))
+	require.NoError(t, Table(&out, []results.Sample{sample("a", 1, 0), sample("b", 10, 0), sample("a", 2, 0.12),
+		sample("a", 9, 0), {Work: "W1", Target: "c", Params: params{"workers": 1}}}))
 	require.Equal(t, `
   W1 workers=1  pairs/s  range of rate  steal
              a        2           1..9   12 %
@@ -112,7 +114,8 @@ func TestRun(t *testing.T) {
 	var starts, order []string
 	cases := 0
 	versions, err := Run(t.Context(), Settings{
-		Kinds: []peers.Kind{memoryKind("a", &starts), memoryKind("b", &starts)}, Only: []string{"W1/1", "W1/16"}, Rounds: 2, Length: time.Millisecond,
+		Kinds: []peers.Kind{memoryKind("a", &starts), memoryKind("b", &starts)}, Only: []string{"W1/1", "W1/16"}, Rounds: 2,
+		Length: time.Millisecond,
 		Measured: func(s results.Sample) {
 			require.Empty(t, s.Note)
 			order = append(order, s.Target)
@@ -158,7 +161,8 @@ func TestChild(t *testing.T) {
 	text, err := json.Marshal(childSettings{Kind: "a", Workers: 3, Clients: 1, Length: 10 * time.Millisecond})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, Child(t.Context(), []peers.Kind{memoryKind("a", new([]string))}, string(text), strings.NewReader("\n"), &out))
+	require.NoError(t, Child(t.Context(), []peers.Kind{memoryKind("a", new([]string))}, string(text),
+		strings.NewReader("\n"), &out))
 	line, err := out.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", line)

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // params are the sizes of a measurement, such as "workers": 16.
 type params = map[string]int
 
-// workload is one of W1 to W7.
+// workload is one of W1 to W7, which compare services, or a curve of leased over one size.
 type workload struct {
 	name  string
 	what  string
@@ -22,12 +23,18 @@ type workload struct {
 	fresh bool
 	// measure fills the figures of one sample.
 	measure func(ctx context.Context, b *bench, t *target, s *results.Sample) error
+	// named workloads are measured only if the command line names them.
+	named bool
+	// kinds, if not nil, returns the services of a case. They start again for the next one.
+	kinds func(program string, sizes params) []peers.Kind
 }
 
 // target is a service that is measured.
 type target struct {
-	kind peers.Kind
-	peer peers.Peer
+	kind    peers.Kind
+	peer    peers.Peer
+	holder  *child // nil until the first call of hold
+	answers *json.Decoder
 }
 
 // clients returns the number of clients that users of the service have.
@@ -45,7 +52,8 @@ var workloads = []workload{
 		{"workers": 16, "processes": 1}, {"workers": 128, "processes": 1},
 		{"workers": 16, "processes": 8}, {"workers": 128, "processes": 8},
 	}},
-	{name: "W3", what: "many leases held", cases: []params{{"leases": 100_000, "workers": 64}}, fresh: true, measure: measureHold},
+	{name: "W3", what: "many leases held", cases: []params{{"leases": 100_000, "workers": 64}}, fresh: true,
+		measure: measureHold},
 	{name: "W4", what: "leader killed", cases: each("workers", 16), measure: measureFailover},
 	{name: "W5", what: "guarded writes", cases: each("workers", 16), measure: measureOwn},
 	{name: "W6", what: "clients shared by workers", measure: measureOwn, cases: []params{
@@ -53,6 +61,26 @@ var workloads = []workload{
 		{"workers": 256, "clients": 1}, {"workers": 256, "clients": 256},
 	}},
 	{name: "W7", what: "JSON API", cases: each("workers", 64), measure: measureOwn},
+
+	{name: "exclusion", what: "no two holders at once", named: true,
+		cases: each("workers", 16), measure: measureExclusion},
+	{name: "waiters", what: "handoffs over the workers that want one lock", named: true,
+		cases: each("waiters", 1, 10, 100, 1000, 10_000), measure: measureWaiters},
+	{name: "batch", what: "operations per log entry over the workers", named: true,
+		cases: each("workers", 1, 4, 16, 64, 256, 1024), measure: measureBatch},
+	{name: "sessions", what: "rate and memory over the sessions", named: true,
+		cases: each("sessions", 1, 10, 100, 1000, 10_000), measure: measureSessions},
+	{name: "nodes", what: "efficiency mode and redsync over the Redis nodes", named: true,
+		cases: each("nodes", 1, 3, 5, 7), measure: measureNodes,
+		kinds: func(program string, sizes params) []peers.Kind {
+			redsync := peers.Redsync(sizes["nodes"])
+			redsync.Name = "redsync"
+			return []peers.Kind{peers.Efficiency(program, sizes["nodes"]), redsync}
+		}},
+	{name: "leases", what: "rate, memory and pause by a snapshot over the leases held", named: true,
+		cases: each("leases", 1000, 10_000, 100_000, 1_000_000), measure: measureLeases},
+	{name: "profile", what: "processor time by layer", named: true,
+		cases: each("workers", 1, 16, 256), measure: measureProfile},
 }
 
 func each(name string, values ...int) (cases []params) {
@@ -71,10 +99,10 @@ func Names() (names []string) {
 }
 
 // selected returns the workloads and cases that a list from the command line names, such
-// as "W1" or "W1/256" for the case with 256 workers. An empty list selects all.
+// as "W1" or "W1/256" for the case with 256 workers. An empty list selects W1 to W7.
 func selected(only []string) ([]workload, error) {
 	if len(only) == 0 {
-		return workloads, nil
+		return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return w.named }), nil
 	}
 	var chosen []workload
 	for _, item := range only {
@@ -113,8 +141,9 @@ func sizesOf(w workload) string {
 
 // measures reports whether a workload is measured on a kind of service.
 func (w workload) measures(kind peers.Kind) bool {
-	if kind.Workloads == nil {
-		return w.name == "W1" || w.name == "W2"
+	all := kind.Workloads
+	if all == nil {
+		all = []string{"W1", "W2"}
 	}
-	return slices.Contains(kind.Workloads, w.name)
+	return slices.Contains(all, w.name) || w.name == "exclusion" && slices.Contains(all, "W2")
 }

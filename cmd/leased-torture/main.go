@@ -12,10 +12,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/proptest/torture"
@@ -31,7 +32,7 @@ type interruptError struct{ signal syscall.Signal }
 func (e interruptError) Error() string { return "interrupted by " + e.signal.String() }
 
 func main() {
-	redis.SetLogger(silentLogger{}) // the errors of calls are reported once, by their callers
+	logging.Disable() // of go-redis: the errors of calls are reported once, by their callers
 	root := newTorture()
 	err := root.ExecuteContext(context.Background())
 	var interrupted interruptError
@@ -45,18 +46,12 @@ func main() {
 	}
 }
 
-// silentLogger is a logger of go-redis that prints nothing.
-type silentLogger struct{}
-
-// Printf prints nothing.
-func (silentLogger) Printf(context.Context, string, ...any) {}
-
 // options are the flags.
 type options struct {
 	torture.Config
-	leased, scenario string
-	report, picture  string
-	keep             bool
+	scenario, report, picture string
+	others                    []string
+	keep                      bool
 }
 
 const longHelp = `Start three members, five Redis nodes, a PostgreSQL server behind a gate and workers that write under locks of both modes.
@@ -67,28 +62,39 @@ Scenarios:
   random      all faults at random
   emptied     all Redis nodes lose their data at once, at least five times
   leaderless  two of three members are down, and locks in efficiency mode are still granted
+  postgres    locks in PostgreSQL, without members: backends and the server are killed, and a standby that missed grants takes over
 
 It needs redis-server and PostgreSQL. Partitions need root and ip, disk errors need strace, clock faults need libfaketime;
 without them the other faults are injected, and the report says what is missing.`
 
 func newTorture() *cobra.Command {
 	o := &options{}
-	c := &cobra.Command{Use: "leased-torture", Short: "Inject faults into a cluster of real processes and check the promises", Long: longHelp,
+	c := &cobra.Command{Use: "leased-torture",
+		Short: "Inject faults into a cluster of real processes and check the promises", Long: longHelp,
 		Example: "  leased-torture --duration 1m --report torture.json --picture torture.html\n" +
 			"  leased-torture --switches 50\n" +
-			"  leased-torture --scenario leaderless --duration 1m",
+			"  leased-torture --scenario leaderless --duration 1m\n" +
+			"  PYTHONPATH=sdk/python/src leased-torture --worker 'python3 sdk/python/tests/torture_worker.py' --worker " +
+			"'node sdk/typescript/test/torture-worker.js'",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
 	flags := c.Flags()
-	flags.StringVar(&o.leased, "leased", "", "the leased program to test (default: the one beside this program, else go build builds it)")
-	flags.StringVar(&o.scenario, "scenario", string(torture.Random), "faults to inject: random, emptied or leaderless")
+	flags.StringVar(&o.Leased, "leased", "",
+		"the leased program to test (default: the one beside this program, else go build builds it)")
+	flags.StringVar(&o.scenario, "scenario", string(torture.Random),
+		"faults to inject: random, emptied, leaderless or postgres")
 	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults are injected")
 	flags.IntVar(&o.Switches, "switches", 0, "continue until this many mode changes are complete (scenario random)")
 	flags.Uint64Var(&o.Seed, "seed", 0, "selects the faults and their order (default: random)")
 	flags.IntVar(&o.Workers, "workers", torture.DefaultWorkers, "number of worker processes")
+	flags.StringArrayVar(&o.others, "worker", nil,
+		"command line of a worker in another language, which takes turns with the Go worker; may be repeated")
 	flags.StringVar(&o.report, "report", "", "write the counts to this file, as JSON")
 	flags.StringVar(&o.picture, "picture", "", "draw the first violation, or else a rejected write, to this HTML file")
 	flags.BoolVar(&o.keep, "keep", false, "keep the members' logs and data")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		for _, command := range o.others {
+			o.Others = append(o.Others, strings.Fields(command))
+		}
 		if !c.Flags().Changed("seed") {
 			o.Seed = rand.Uint64()
 		}
@@ -110,12 +116,11 @@ func (o *options) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("create a temporary folder: %w", err)
 	}
-	leased, err := o.findLeased(ctx, self, dir)
-	if err != nil {
+	if o.Leased, err = o.findLeased(ctx, self, dir); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	o.Scenario, o.Dir, o.Progress = torture.Scenario(o.scenario), dir, c.ErrOrStderr()
-	o.Member, o.Worker = []string{leased, "serve"}, []string{self, "worker"}
+	o.Worker = []string{self, "worker"}
 	result, err := torture.Run(ctx, o.Config)
 	violated := result != nil && len(result.Violations) > 0
 	if o.keep || violated || err != nil && ctx.Err() == nil {
@@ -135,15 +140,16 @@ func (o *options) run(c *cobra.Command) error {
 
 // findLeased returns the path of the leased program.
 func (o *options) findLeased(ctx context.Context, self, dir string) (string, error) {
-	if o.leased != "" {
-		return o.leased, nil
+	if o.Leased != "" {
+		return o.Leased, nil
 	}
 	beside := filepath.Join(filepath.Dir(self), "leased")
 	if _, err := os.Stat(beside); err == nil {
 		return beside, nil
 	}
 	built := filepath.Join(dir, "leased")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", built, "github.com/leased-project/leased/cmd/leased").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", built,
+		"github.com/leased-project/leased/cmd/leased").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build leased: %w\n%s\ngive --leased PATH, or run this in the source folder", err, out)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,24 +17,33 @@ import (
 	"github.com/leased-project/leased/proptest/torture"
 )
 
-// build builds leased-torture and leased into a new folder. leased-torture finds
-// leased beside itself.
-func build(t *testing.T) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	out, err := exec.Command("go", "build", "-o", dir, ".", "../leased").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return dir
+// folder is the folder of the built programs. leased-torture finds leased beside itself.
+var folder string
+
+// TestMain builds both programs, once for all tests.
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if folder, err = os.MkdirTemp("", "leased-torture-test-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(folder)
+		if out, err := exec.Command("go", "build", "-o", folder, ".", "../leased").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build leased-torture and leased: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
 }
 
-// remaining returns the command lines of running processes whose program is in dir.
-func remaining(t *testing.T, dir string) (found []string) {
+// remaining returns the command lines of running processes whose program is in the folder.
+func remaining(t *testing.T) (found []string) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, path := range paths {
 		text, err := os.ReadFile(path) // the process may have exited
-		if line := string(bytes.ReplaceAll(text, []byte{0}, []byte(" "))); err == nil && strings.Contains(line, dir) {
+		if line := string(bytes.ReplaceAll(text, []byte{0}, []byte(" "))); err == nil && strings.Contains(line, folder) {
 			found = append(found, line)
 		}
 	}
@@ -41,13 +51,13 @@ func remaining(t *testing.T, dir string) (found []string) {
 }
 
 func TestReport(t *testing.T) {
-	dir := build(t)
+	dir := t.TempDir()
 	report, picture := filepath.Join(dir, "report.json"), filepath.Join(dir, "picture.html")
-	out, err := exec.Command(filepath.Join(dir, "leased-torture"), "--duration=15s", "--seed=7", "--workers=6",
+	out, err := exec.Command(filepath.Join(folder, "leased-torture"), "--duration=6s", "--seed=7", "--workers=6",
 		"--report="+report, "--picture="+picture).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "0 violations")
-	require.Empty(t, remaining(t, dir))
+	require.Empty(t, remaining(t))
 
 	text, err := os.ReadFile(report)
 	require.NoError(t, err)
@@ -58,14 +68,13 @@ func TestReport(t *testing.T) {
 	require.Positive(t, r.Writes)
 	page, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	require.Contains(t, string(page), "<!DOCTYPE html>")
+	require.Contains(t, string(page), "<!doctype html>")
 }
 
 // Ctrl-C, which reaches every process of the foreground group, ends the program
 // and everything that it has started.
 func TestInterrupt(t *testing.T) {
-	dir := build(t)
-	cmd := exec.Command(filepath.Join(dir, "leased-torture"), "--duration=1h")
+	cmd := exec.Command(filepath.Join(folder, "leased-torture"), "--duration=1h")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -93,5 +102,5 @@ func TestInterrupt(t *testing.T) {
 		require.Fail(t, "leased-torture has not exited")
 	}
 	require.Equal(t, exitSignal+int(syscall.SIGINT), state.ExitCode())
-	require.Empty(t, remaining(t, dir))
+	require.Empty(t, remaining(t))
 }

@@ -21,10 +21,10 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/heartbeat"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
@@ -50,22 +50,41 @@ type access struct {
 func addAccess(c *cobra.Command) *access {
 	flags := c.Flags()
 	a := &access{flags: flags}
-	flags.StringVar(&a.endpoint, "endpoint", fromEnv("LEASED_ENDPOINT", defaultEndpoint), "API addresses of the members, HOST:PORT, separated by commas (LEASED_ENDPOINT)")
-	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "PEM file with the CA of the members' certificates; enables TLS (LEASED_TLS_CA)")
-	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "PEM file with your certificate, if the service requires one (LEASED_TLS_CERT)")
-	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "PEM file with the key of your certificate (LEASED_TLS_KEY)")
-	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from 'leased user add', if the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
+	fromEnvironment(flags, &a.endpoint, "endpoint", defaultEndpoint,
+		"API addresses of the members, HOST:PORT, separated by commas")
+	fromEnvironment(flags, &a.caFile, "tls-ca", "", "PEM file with the CA of the members' certificates; enables TLS")
+	fromEnvironment(flags, &a.cert, "tls-cert", "", "PEM file with your certificate, if the service requires one")
+	fromEnvironment(flags, &a.keyFile, "tls-key", "", "PEM file with the key of your certificate")
+	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from 'leased user add', if the service "+
+		"has users ("+clientVariable("secret-file")+", or the secret itself in LEASED_SECRET)")
 	return a
+}
+
+// clientVariable returns the environment variable of a flag. A flag with the credentials of a user does not use the
+// variable of the setting of `leased serve` that has the same name: they must not become those of a member,
+// nor the other way round.
+func clientVariable(flag string) string {
+	switch flag {
+	case "tls-ca", "tls-cert", "tls-key", "secret-file":
+		return settings.Variable("client-" + flag)
+	}
+	return settings.Variable(flag)
 }
 
 // value returns the name and the value of a flag for an error, with the environment
 // variable if the value comes from there.
 func (a *access) value(flag, value string) string {
-	variable := settings.Variable(flag)
+	variable := clientVariable(flag)
 	if _, set := os.LookupEnv(variable); set && a.flags != nil && !a.flags.Changed(flag) {
 		return fmt.Sprintf("%s (%s, from %s)", flag, value, variable)
 	}
 	return fmt.Sprintf("%s (%s)", flag, value)
+}
+
+// fromEnvironment adds a flag whose default an environment variable provides.
+func fromEnvironment(flags *pflag.FlagSet, to *string, name, fallback, usage string) {
+	variable := clientVariable(name)
+	flags.StringVar(to, name, fromEnv(variable, fallback), usage+" ("+variable+")")
 }
 
 func fromEnv(name, fallback string) string {
@@ -108,7 +127,8 @@ func (a *access) tls() (*tls.Config, error) {
 	if a.cert != "" {
 		own, err := tls.LoadX509KeyPair(a.cert, a.keyFile)
 		if err != nil {
-			return nil, usageError(fmt.Errorf("read %s and %s: %w", a.value("tls-cert", a.cert), a.value("tls-key", a.keyFile), err))
+			return nil, usageError(fmt.Errorf("read %s and %s: %w", a.value("tls-cert", a.cert), a.value("tls-key", a.keyFile),
+				err))
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
@@ -117,14 +137,14 @@ func (a *access) tls() (*tls.Config, error) {
 
 // secret returns "" if none was given: then the service must have no users.
 func (a *access) secret() (string, error) {
-	path := cmp.Or(a.secretFile, os.Getenv("LEASED_SECRET_FILE"))
+	path := cmp.Or(a.secretFile, os.Getenv(clientVariable("secret-file")))
 	text, given := os.LookupEnv("LEASED_SECRET")
 	switch {
 	case given && path != "":
 		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET are both set; give one", path))
 	case given:
 		if err := secret.Check(text); err != nil {
-			return "", usageError(fmt.Errorf("LEASED_SECRET contains %w", err))
+			return "", usageError(fmt.Errorf("LEASED_SECRET is %w", err))
 		}
 		return text, nil
 	case path == "":
@@ -176,12 +196,17 @@ func (a *access) connect(ctx context.Context, address string, limit time.Duratio
 // connectError returns the error of a connection that failed. gRPC reports the reason only
 // as the error of a call.
 func (a *access) connectError(ctx context.Context, address string, config *tls.Config, conn *grpc.ClientConn) error {
-	_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
+	_, err := newAPI(conn).Health(ctx, &pb.HealthRequest{})
 	text := status.Convert(err).Message()
 	if config != nil {
-		if alert := rejection(ctx, address, config); slices.ContainsFunc(certificateAlerts, func(known string) bool { return strings.Contains(alert, known) }) {
+		alert := rejection(ctx, address, config)
+		if slices.ContainsFunc(certificateAlerts, func(known string) bool { return strings.Contains(alert, known) }) {
 			return &codeError{wire.ExitRefused, fmt.Errorf("connect to %s: %w", address, a.certificateError(alert))}
 		}
+	}
+	if strings.Contains(text, "failed to verify certificate") {
+		return &codeError{wire.ExitRefused, fmt.Errorf("connect to %s: %s %w; give the CA of the members: %s", address,
+			a.value("tls-ca", a.caFile), errAuthority, text)}
 	}
 	if config == nil && strings.Contains(text, "error reading server preface") {
 		text += "; if the service uses TLS, give --tls-ca"
@@ -211,27 +236,38 @@ func rejection(ctx context.Context, address string, config *tls.Config) string {
 
 // certificateAlerts are the errors of TLS with which a service rejects the certificate of
 // a client.
-var certificateAlerts = []string{"remote error: tls: certificate required", "remote error: tls: bad certificate", "remote error: tls: unknown certificate authority",
-	"remote error: tls: unknown certificate", "remote error: tls: expired certificate", "remote error: tls: certificate unknown"}
+var certificateAlerts = []string{
+	"remote error: tls: certificate required", "remote error: tls: bad certificate",
+	"remote error: tls: unknown certificate authority", "remote error: tls: unknown certificate",
+	"remote error: tls: expired certificate", "remote error: tls: certificate unknown"}
 
 // errCertificate means that the service rejects the client's certificate, or its lack.
 var errCertificate = errors.New("the service requires a client certificate that its tls-ca has signed")
 
+// errAuthority means that the caller has the wrong CA.
+var errAuthority = errors.New("does not verify the certificate of the member")
+
 // certificateError says which certificate is missing or rejected.
 func (a *access) certificateError(alert string) error {
 	if a.cert == "" {
-		return fmt.Errorf("%w, and none was given; give --tls-cert and --tls-key, or LEASED_TLS_CERT and LEASED_TLS_KEY", errCertificate)
+		return fmt.Errorf("%w, and none was given; give --tls-cert and --tls-key, or "+
+			"LEASED_CLIENT_TLS_CERT and LEASED_CLIENT_TLS_KEY",
+			errCertificate)
 	}
 	_, reason, _ := strings.Cut(alert, "remote error: ")
-	return fmt.Errorf("%w, and rejects %s: %s; give another one with --tls-cert and --tls-key", errCertificate, a.value("tls-cert", a.cert), strings.TrimSuffix(reason, `"`))
+	return fmt.Errorf("%w, and rejects %s: %s; give another one with --tls-cert and --tls-key", errCertificate,
+		a.value("tls-cert", a.cert), strings.TrimSuffix(reason, `"`))
 }
 
 // call runs f on the first member that serves it. It tries each endpoint once, and
 // the leader that another member names. It continues only after a member that
 // cannot be reached, does not lead or rejects the caller's secret: then nothing has
-// happened. Members reload their users one after the other, so that one may know
+// happened. Members reload their users one after the other, so one may know
 // the caller before another.
-func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error {
+func (a *access) call(ctx context.Context, f func(api) error) error {
+	if dsn := a.postgres(); dsn != "" {
+		return callPostgres(ctx, dsn, f)
+	}
 	addresses, err := a.endpoints()
 	if err != nil {
 		return err
@@ -246,6 +282,9 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 			limit = firstConnect
 		}
 		conn, err := a.connect(ctx, addresses[i], limit)
+		if wrong := (*codeError)(nil); errors.As(err, &wrong) && wrong.code == wire.ExitUsage {
+			return err // as it would be for the other members
+		}
 		if err != nil {
 			unreachable = errors.Join(unreachable, err)
 			continue
@@ -276,33 +315,23 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 
 // callWatched runs f on a connection and closes it, also while f is running if the member no
 // longer answers.
-func callWatched(ctx context.Context, conn *grpc.ClientConn, address string, f func(*grpc.ClientConn) error) error {
+func callWatched(ctx context.Context, conn *grpc.ClientConn, address string, f func(api) error) error {
 	watched := make(chan error, 1)
 	watching, cancel := context.WithCancel(ctx)
 	go func() {
-		err := heartbeat.Watch(watching, conn)
-		if errors.Is(err, heartbeat.ErrSilent) {
+		err := remote.WatchSilence(watching, conn)
+		if errors.Is(err, remote.ErrSilent) {
 			conn.Close()
 		}
 		watched <- err
 	}()
-	err := callError(f(conn))
+	err := callError(f(newAPI(conn)))
 	cancel()
 	conn.Close()
-	if silent := <-watched; errors.Is(silent, heartbeat.ErrSilent) && errors.Is(err, lease.ErrUncertain) {
+	if silent := <-watched; errors.Is(silent, remote.ErrSilent) && errors.Is(err, lease.ErrUncertain) {
 		return fmt.Errorf("call %s: %w", address, silent)
 	}
 	return err
-}
-
-// fetch calls a method of a service of the API and returns the answer.
-func fetch[Service, Request, Answer any](ctx context.Context, a *access, service func(grpc.ClientConnInterface) Service,
-	method func(Service, context.Context, Request, ...grpc.CallOption) (Answer, error), request Request) (got Answer, err error) {
-	err = a.call(ctx, func(conn *grpc.ClientConn) (err error) {
-		got, err = method(service(conn), ctx, request)
-		return err
-	})
-	return got, err
 }
 
 // readError returns the error of a call that changes nothing: if no answer came, nothing

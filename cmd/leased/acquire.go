@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -11,19 +12,17 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/internal/wire"
 )
 
-func newAcquire() *cobra.Command {
+func setUpAcquire(c *cobra.Command) {
 	r, signed := &pb.AcquireRequest{}, false
-	c := &cobra.Command{Use: "acquire RESOURCE...", Short: "Acquire a lock",
-		Long: "Acquire a lock, or several locks under one token. The lease expires after its TTL unless `leased renew`\n" +
-			"extends it; `leased release` ends it. Use `leased run` to run a command under a lease that is renewed\n" +
-			"automatically.",
-		Example: "  leased acquire account/7 --ttl 1m --wait 30s\n  leased acquire account/7 account/8", Args: atLeast(1, "the name of a lock, or of several for a set")}
+	c.Args = atLeast(1, "the name of a lock, or of several for a set")
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&r.Ttl, "ttl", "", "TTL of the lease (default: from the lock's policy)")
-	flags.StringVar(&r.Wait, "wait", "", "how long to wait if others hold the lock or no leader can be reached, such as 30s (default: do not wait)")
+	flags.StringVar(&r.Wait, "wait", "", "how long to wait if others hold the lock or no leader can be reached, such "+
+		"as 30s (default: do not wait)")
 	flags.StringVar(&r.Mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
 	flags.StringVar(&r.Holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
 	flags.BoolVar(&r.Shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
@@ -46,9 +45,8 @@ func newAcquire() *cobra.Command {
 		if signed {
 			return printSigned(ctx, c, a, o, got)
 		}
-		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
+		return o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
 	}
-	return c
 }
 
 func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
@@ -62,28 +60,27 @@ func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
 func (a *access) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
 	wait, err := time.ParseDuration(r.Wait)
 	if err != nil || wait <= 0 {
-		return fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r) // the service validates it
+		return fetch(ctx, a, api.Acquire, r) // the service validates it
 	}
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	for {
-		got, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r)
+		got, err := fetch(ctx, a, api.Acquire, r)
 		left := wait - line.Elapsed()
 		if err == nil || ctx.Err() != nil || left <= 0 || !temporary(err) {
 			return got, err
 		}
-		line.Stage(oneLine(err.Error())+"; retrying", "; "+progress.TimeLeft(left))
-		select {
-		case <-time.After(min(rewatchInterval, left)):
-		case <-ctx.Done():
+		line.Stage("waiting for the service", ": "+oneLine(err.Error())+"; retrying; "+progress.TimeLeft(left))
+		if sleep(ctx, min(rewatchInterval, left)) != nil {
 			return nil, err
 		}
 		r.Wait = max(time.Millisecond, wait-line.Elapsed()).String()
 	}
 }
 
-// leaseCommand completes a command on a lease that is named by its lock and its token.
-func leaseCommand(c *cobra.Command, run func(c *cobra.Command, a *access, o *output, resource string, token uint64) error) *cobra.Command {
+// leaseCommand sets up a command on a lease that is named by its lock and its token.
+func leaseCommand(c *cobra.Command,
+	run func(c *cobra.Command, a *access, o *output, resource string, token uint64) error) {
 	c.Args = exactly(1, "the name of a lock")
 	a, o := addAccess(c), addOutput(c)
 	token := c.Flags().Uint64("token", 0, "token of the lease, printed by leased acquire (required)")
@@ -93,33 +90,102 @@ func leaseCommand(c *cobra.Command, run func(c *cobra.Command, a *access, o *out
 		}
 		return run(c, a, o, args[0], *token)
 	}
-	return c
 }
 
-func newRenew() *cobra.Command {
-	c := &cobra.Command{Use: "renew RESOURCE --token TOKEN", Short: "Extend a lease by its TTL",
-		Long: "Extend a lease by its TTL, counted from now. In correctness mode this extends all leases of the session.\n" +
-			"A lease that has expired cannot be renewed: acquire the lock again, for a new token.",
-		Example: "  leased renew account/7 --token 12"}
-	return leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
-		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Renew, &pb.RenewRequest{Resource: resource, Token: token})
-		if err != nil {
+func setUpRenew(c *cobra.Command) {
+	keepAlive, r := false, &pb.RenewRequest{}
+	c.Flags().StringVar(&r.Ttl, "ttl", "", "how long the lease lasts from now; never shortens it (default: its TTL)")
+	c.Flags().StringToStringVar(&r.Metadata, "metadata", nil, "KEY=VALUE pairs that replace the metadata of the lease")
+	leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		r.Resource, r.Token = resource, token
+		renew := func(ctx context.Context) (*pb.RenewResponse, error) {
+			got, err := fetch(ctx, a, api.Renew, r)
+			if temporary(err) {
+				return got, err // it may be tried again
+			}
+			return got, o.say(c, got, err, "renewed %s with token %d for %s", resource, token, got.GetTtl())
+		}
+		if keepAlive {
+			return keepRenewing(c.Context(), renew)
+		}
+		_, err := renew(c.Context())
+		return err
+	})
+	c.Flags().BoolVar(&keepAlive, "keep-alive", false, "renew the lease again and again, until Ctrl-C or until it is lost")
+}
+
+// keepRenewing renews a lease three times per TTL until a signal ends it, which leaves the lease to its TTL. While the
+// service is unavailable it tries again until the lease must have expired.
+func keepRenewing(ctx context.Context, renew func(context.Context) (*pb.RenewResponse, error)) error {
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	var ttl time.Duration
+	var expires time.Time
+	for {
+		before := time.Now()
+		got, err := renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // a signal ended it
+		case err == nil:
+			if ttl, err = time.ParseDuration(got.Ttl); err != nil {
+				return fmt.Errorf("read the TTL of the answer: %w", err)
+			}
+			expires = before.Add(ttl)
+		case temporary(err) && ttl > 0 && time.Now().After(expires):
+			return &codeError{wire.ExitLost, fmt.Errorf("the lease was not renewed within its TTL of %v, so consider it "+
+				"lost: %w", ttl, err)}
+		case !temporary(err) || ttl == 0:
 			return err
 		}
-		return o.say(c, got, "renewed %s with token %d for %s", resource, token, got.Ttl)
+		pause := ttl / 3
+		if err != nil {
+			pause = min(pause, rewatchInterval)
+		}
+		if sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+func setUpRelease(c *cobra.Command) {
+	leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		got, err := fetch(c.Context(), a, api.Release, &pb.ReleaseRequest{Resource: resource, Token: token})
+		if !got.GetReleased() {
+			return o.say(c, got, err, "%s is not held with token %d by you; nothing was released", resource, token)
+		}
+		return o.say(c, got, err, "released %s with token %d", resource, token)
 	})
 }
 
-func newRelease() *cobra.Command {
-	c := &cobra.Command{Use: "release RESOURCE --token TOKEN", Short: "Release a lease", Example: "  leased release account/7 --token 12"}
-	return leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
-		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release, &pb.ReleaseRequest{Resource: resource, Token: token})
-		if err != nil {
-			return err
-		}
-		if !got.Released {
-			return o.say(c, got, "%s is not held with token %d by you; nothing was released", resource, token)
-		}
-		return o.say(c, got, "released %s with token %d", resource, token)
+func setUpSign(c *cobra.Command) {
+	leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		got, err := a.sign(c.Context(), resource, token)
+		return o.say(c, got, err, "%s", got.GetSignedToken())
 	})
+}
+
+func (a *access) sign(ctx context.Context, resource string, token uint64) (*pb.SignResponse, error) {
+	return fetch(ctx, a, api.Sign, &pb.SignRequest{Resource: resource, Token: token})
+}
+
+// printSigned prints a new lease with its signed token. If the token cannot be
+// signed, the lease is released.
+func printSigned(ctx context.Context, c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
+	signed, err := a.sign(ctx, got.Resource, got.Token)
+	if err != nil {
+		_, released := fetch(context.WithoutCancel(ctx), a, api.Release,
+			&pb.ReleaseRequest{Resource: got.Resource, Token: got.Token})
+		return errors.Join(err, released)
+	}
+	if o.format == "json" {
+		object := plain(got.ProtoReflect())
+		object["signedToken"] = signed.SignedToken
+		return printJSON(c.OutOrStdout(), object, "  ")
+	}
+	if err := o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) }); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "\nSIGNED TOKEN\n%s\n", signed.SignedToken)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,7 +36,8 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 }
 
 func argumentsError(c *cobra.Command, what string) error {
-	return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(c.CommandPath(), "leased "), what, c.CommandPath()))
+	path := c.CommandPath()
+	return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(path, "leased "), what, path))
 }
 
 // flagError names the flag and the command's help. It replaces the text of strconv for a
@@ -77,7 +79,8 @@ func prefixToChange(arg string) (string, error) {
 	case prefix == "" && !star:
 		return "", usageError(errors.New("PREFIX is empty; to change the policy of all locks, give '*'"))
 	case strings.Contains(prefix, "*"):
-		return "", usageError(fmt.Errorf("PREFIX (%s) may contain * only at its end: a policy applies to all names that start with PREFIX", arg))
+		return "", usageError(fmt.Errorf("PREFIX (%s) may contain * only at its end: a policy applies to all names "+
+			"that start with PREFIX", arg))
 	}
 	return prefix, nil
 }
@@ -89,11 +92,21 @@ func interrupted(s os.Signal) error {
 	return &codeError{code: exitSignal + int(number)}
 }
 
-// untilInterrupted returns a context that SIGINT and SIGTERM cancel.
-func untilInterrupted(parent context.Context) (context.Context, func()) {
+// sleep waits. It returns the cause if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// untilInterrupted returns a context that SIGINT, SIGTERM and other signals cancel.
+func untilInterrupted(parent context.Context, others ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		select {
 		case s := <-signals:

@@ -8,15 +8,16 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // A wrong command line is a usage error whose message says what is missing.
 func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
-		"acquire":                   "acquire needs the name of a lock, or of several for a set; see `leased acquire --help`",
-		"inspect a b":               "inspect needs the name of a lock; see `leased inspect --help`",
-		"redis fleet set":           "redis fleet set needs the addresses of the Redis nodes, HOST:PORT; see `leased redis fleet set --help`",
+		"acquire":     "acquire needs the name of a lock, or of several for a set; see `leased acquire --help`",
+		"inspect a b": "inspect needs the name of a lock; see `leased inspect --help`",
+		"redis fleet set": "redis fleet set needs the addresses of the Redis nodes, HOST:PORT; see `leased " +
+			"redis fleet set --help`",
 		"gate proxy reopen":         "gate proxy reopen needs the name of a resource; see `leased gate proxy reopen --help`",
 		"break a --token x":         "--token (x) must be a whole number in its range; see `leased break --help`",
 		"break a --token -1":        "--token (-1) must be a whole number in its range; see `leased break --help`",
@@ -48,4 +49,29 @@ func TestFlagsShowTheirType(t *testing.T) {
 		}
 	}
 	check(newRoot())
+}
+
+// Every command has code and help: none is missing in the table or in commands.txt.
+func TestEveryCommandHasCodeAndHelp(t *testing.T) {
+	seen := map[string]bool{}
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "leased ")
+		if _, ok := commands[path]; ok {
+			seen[path] = true
+		} else {
+			require.True(t, c.HasSubCommands(), "%s has no code", path)
+		}
+		require.NotEmpty(t, c.Short, path)
+		require.NotContains(t, c.Long+c.Example, "\n== ", path)
+		for _, sub := range c.Commands() {
+			if !sub.Hidden && sub.Name() != "completion" {
+				check(sub)
+			}
+		}
+	}
+	check(newRoot())
+	for path := range commands {
+		require.True(t, seen[path], "commands.txt has no section for %s", path)
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,15 +17,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/load"
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
-)
-
-// The workloads of bench.
-const (
-	benchOwn       = "own"
-	benchContended = "contended"
-	benchHold      = "hold"
 )
 
 // checkWait bounds how long bench waits for the lock of its check.
@@ -47,24 +39,15 @@ type benchFlags struct {
 	mode    string
 }
 
-func newBench() *cobra.Command {
+func setUpBench(c *cobra.Command) {
 	f := &benchFlags{}
-	c := &cobra.Command{Use: "bench", Short: "Measure the locks of a running service under load", Args: cobra.NoArgs,
-		Long: "Measure how fast a running service grants and frees locks. Workers acquire and release locks as fast as they\n" +
-			"can. This loads the cluster, so other clients become slower while it runs. The workloads:\n\n" +
-			"  own        each worker acquires and releases its own lock\n" +
-			"  contended  all workers acquire and release one lock; FAIRNESS is the most grants of a worker divided by\n" +
-			"             the fewest, so 1.00 is perfectly fair\n" +
-			"  hold       the workers acquire --leases locks and hold all of them at once\n\n" +
-			"A pair is an acquisition and its release. The names of all locks start with --prefix and are unique to this\n" +
-			"run. All locks are released at the end and after Ctrl-C. The policies of the service decide the mode of\n" +
-			"the locks: choose a prefix whose policy has the mode that you want to measure.",
-		Example: "  leased bench\n  leased bench --work own --workers 256 --duration 30s\n  leased bench --work hold --leases 100000 --workers 64\n  leased bench --workers 16 --clients 16 --output json"}
 	f.access, f.redis, f.output = addAccess(c), addRedisAccess(c), addOutput(c)
 	flags := c.Flags()
-	flags.StringSliceVar(&f.works, "work", []string{benchOwn, benchContended}, "workloads, one after the other: own, contended, hold")
+	flags.StringSliceVar(&f.works, "work", []string{string(load.Own), string(load.Contended)},
+		"workloads, one after the other: own, contended, hold")
 	flags.IntVar(&f.workers, "workers", 16, "number of workers")
-	flags.IntVar(&f.clients, "clients", 1, "number of clients that the workers share, each with its own connection and session; at most one for each worker")
+	flags.IntVar(&f.clients, "clients", 1, "number of clients that the workers share, each with its own connection and "+
+		"session; at most one for each worker")
 	flags.IntVar(&f.leases, "leases", 1000, "number of locks that the workload hold acquires")
 	flags.DurationVar(&f.length, "duration", 10*time.Second, "measured time of each workload other than hold")
 	flags.DurationVar(&f.warmUp, "warm-up", time.Second, "time before the measurement of each workload other than hold")
@@ -82,38 +65,30 @@ func newBench() *cobra.Command {
 		defer stop()
 		return f.run(ctx, c.OutOrStdout(), works, options)
 	}
-	return c
-}
-
-// benchWork is a workload with its name.
-type benchWork struct {
-	name string
-	load.Work
 }
 
 // validate returns the workloads, and the options of every acquisition.
-func (f *benchFlags) validate() ([]benchWork, []lease.AcquireOption, error) {
+func (f *benchFlags) validate() ([]load.Work, []lease.AcquireOption, error) {
 	if f.workers < 1 || f.workers > 10_000 {
 		return nil, nil, fmt.Errorf("--workers (%d) must be between 1 and 10000", f.workers)
 	}
 	if f.clients < 1 || f.clients > f.workers {
 		return nil, nil, fmt.Errorf("--clients (%d) must be between 1 and --workers (%d)", f.clients, f.workers)
 	}
-	var works []benchWork
+	var works []load.Work
 	for _, name := range f.works {
-		switch name {
-		case benchOwn:
-			works = append(works, benchWork{name, load.Own{Workers: f.workers, Clients: f.clients}})
-		case benchContended:
-			works = append(works, benchWork{name, load.Contended{Workers: f.workers, Clients: f.clients}})
-		case benchHold:
-			if f.leases < f.workers {
+		work := load.Work{Kind: load.Kind(name), Workers: f.workers, Clients: f.clients}
+		switch work.Kind {
+		case load.Own, load.Contended:
+		case load.Hold:
+			if work.Leases = f.leases; f.leases < f.workers {
 				return nil, nil, fmt.Errorf("--leases (%d) must be at least --workers (%d)", f.leases, f.workers)
 			}
-			works = append(works, benchWork{name, load.Hold{Leases: f.leases, Workers: f.workers, Clients: f.clients}})
 		default:
-			return nil, nil, fmt.Errorf("--work (%s) must be own, contended or hold, or several of them separated by commas", name)
+			return nil, nil, fmt.Errorf("--work (%s) must be own, contended or hold, or several of them separated by commas",
+				name)
 		}
+		works = append(works, work)
 	}
 	if len(works) == 0 {
 		return nil, nil, errors.New("--work must name a workload: own, contended or hold")
@@ -130,7 +105,7 @@ func (f *benchFlags) validate() ([]benchWork, []lease.AcquireOption, error) {
 
 // run measures the workloads one after the other, and prints the figures of those that
 // have begun.
-func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, options []lease.AcquireOption) error {
+func (f *benchFlags) run(ctx context.Context, out io.Writer, works []load.Work, options []lease.AcquireOption) error {
 	target := &benchTarget{flags: f, options: options}
 	prefix := f.prefix + defaultHolder() + "/" // other runs have other names
 	mode, err := target.check(ctx, prefix)
@@ -139,17 +114,19 @@ func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, 
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, lease.ErrForbidden) {
-			return fmt.Errorf("%w; leased bench needs the right acquire:%s*: add it with 'leased user allow', or choose another --prefix", err, f.prefix)
+			return fmt.Errorf("%w; leased bench needs the right acquire:%s*: add it with 'leased user allow', or choose "+
+				"another --prefix", err, f.prefix)
 		}
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "leased: loading the cluster with %d workers, locks below %s in %s mode; Ctrl-C stops and releases all locks\n", f.workers, prefix, mode)
+	fmt.Fprintf(os.Stderr, "leased: loading the cluster with %d workers, locks below %s in %s mode; Ctrl-C stops and "+
+		"releases all locks\n", f.workers, prefix, mode)
 	rows := []benchRow{}
 	for _, w := range works {
 		var result load.Result
-		result, err = f.measure(ctx, target, w, prefix+w.name+"/")
+		result, err = f.measure(ctx, target, w, prefix+string(w.Kind)+"/")
 		if result.Elapsed > 0 {
-			rows = append(rows, newBenchRow(w, mode, f.clients, result))
+			rows = append(rows, newBenchRow(w.Kind, mode, f.clients, result))
 		}
 		if err != nil {
 			break
@@ -162,10 +139,10 @@ func (f *benchFlags) run(ctx context.Context, out io.Writer, works []benchWork, 
 }
 
 // measure measures one workload and shows its progress.
-func (f *benchFlags) measure(ctx context.Context, target load.Target, w benchWork, prefix string) (load.Result, error) {
+func (f *benchFlags) measure(ctx context.Context, target load.Target, w load.Work, prefix string) (load.Result, error) {
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
-	return load.Run(ctx, target, w.Work, load.Options{Prefix: prefix, WarmUp: f.warmUp, Length: f.length, Progress: line})
+	return load.Run(ctx, target, w, load.Options{Prefix: prefix, WarmUp: f.warmUp, Length: f.length, Progress: line})
 }
 
 // outcome returns the error of the command: a signal, a failed workload, or a workload in
@@ -179,10 +156,12 @@ func (f *benchFlags) outcome(ctx context.Context, rows []benchRow, err error) er
 	}
 	for _, r := range rows {
 		if r.Pairs == 0 {
-			return &codeError{wire.ExitError, fmt.Errorf("the workload %s completed no operation: %s", r.Work, oneLine(r.FirstError))}
+			return &codeError{wire.ExitError, fmt.Errorf("the workload %s completed no operation: %s", r.Work,
+				oneLine(r.FirstError))}
 		}
 		if r.Errors > 0 {
-			fmt.Fprintf(os.Stderr, "leased: %d operations of the workload %s failed, one of them with: %s\n", r.Errors, r.Work, oneLine(r.FirstError))
+			fmt.Fprintf(os.Stderr, "leased: %d operations of the workload %s failed, one of them with: %s\n", r.Errors, r.Work,
+				oneLine(r.FirstError))
 		}
 	}
 	return nil
@@ -206,21 +185,21 @@ type benchRow struct {
 	FirstError   string  `json:"firstError,omitempty"`
 }
 
-func newBenchRow(w benchWork, mode lease.Mode, clients int, r load.Result) benchRow {
+func newBenchRow(work load.Kind, mode lease.Mode, clients int, r load.Result) benchRow {
 	ms := func(h *load.Histogram, part float64) float64 {
 		return float64(h.Quantile(part)) / float64(time.Millisecond)
 	}
-	return benchRow{Work: w.name, Mode: mode.String(), Workers: len(r.Grants), Clients: clients, Seconds: r.Elapsed.Seconds(), Pairs: r.Pairs, Rate: r.Rate(),
-		AcquireP50ms: ms(r.Acquire, 0.5), AcquireP99ms: ms(r.Acquire, 0.99), PairP50ms: ms(r.Pair, 0.5), PairP99ms: ms(r.Pair, 0.99),
+	return benchRow{Work: string(work), Mode: mode.String(), Workers: len(r.Grants), Clients: clients,
+		Seconds: r.Elapsed.Seconds(), Pairs: r.Pairs, Rate: r.Rate(),
+		AcquireP50ms: ms(r.Acquire, 0.5), AcquireP99ms: ms(r.Acquire, 0.99),
+		PairP50ms: ms(r.Pair, 0.5), PairP99ms: ms(r.Pair, 0.99),
 		Fairness: r.Fairness(), Errors: r.Errors, FirstError: r.FirstError}
 }
 
 // print writes the figures as a table or as JSON.
 func (f *benchFlags) print(out io.Writer, rows []benchRow) error {
 	if f.output.format == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{"results": rows})
+		return printJSON(out, map[string]any{"results": rows}, "  ")
 	}
 	if len(rows) == 0 {
 		return nil
@@ -229,11 +208,12 @@ func (f *benchFlags) print(out io.Writer, rows []benchRow) error {
 	row(t, "WORK", "MODE", "WORKERS", "CLIENTS", "PAIRS/S", "ACQUIRE P50", "P99", "PAIR P50", "P99", "FAIRNESS", "ERRORS")
 	for _, r := range rows {
 		pair50, pair99 := milliseconds(r.PairP50ms), milliseconds(r.PairP99ms)
-		if r.Work == benchHold { // releases are not measured
+		if r.Work == string(load.Hold) { // releases are not measured
 			pair50, pair99 = "", ""
 		}
-		row(t, r.Work, r.Mode, r.Workers, r.Clients, fmt.Sprintf("%.0f", r.Rate), milliseconds(r.AcquireP50ms), milliseconds(r.AcquireP99ms),
-			pair50, pair99, fmt.Sprintf("%.2f", r.Fairness), r.Errors)
+		row(t, r.Work, r.Mode, r.Workers, r.Clients, fmt.Sprintf("%.0f", r.Rate),
+			milliseconds(r.AcquireP50ms), milliseconds(r.AcquireP99ms), pair50, pair99,
+			fmt.Sprintf("%.2f", r.Fairness), r.Errors)
 	}
 	return t.Flush()
 }

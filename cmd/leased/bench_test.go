@@ -21,8 +21,8 @@ func TestBenchFlags(t *testing.T) {
 	}
 	works, options, err := good().validate()
 	require.NoError(t, err)
-	require.Equal(t, []benchWork{{"own", load.Own{Workers: 8, Clients: 2}}, {"contended", load.Contended{Workers: 8, Clients: 2}},
-		{"hold", load.Hold{Leases: 100, Workers: 8, Clients: 2}}}, works)
+	require.Equal(t, []load.Work{{Kind: load.Own, Workers: 8, Clients: 2}, {Kind: load.Contended, Workers: 8, Clients: 2},
+		{Kind: load.Hold, Leases: 100, Workers: 8, Clients: 2}}, works)
 	require.Empty(t, options)
 	for want, change := range map[string]func(*benchFlags){
 		"--workers (0) must be between 1 and 10000":     func(f *benchFlags) { f.workers = 0 },
@@ -47,14 +47,17 @@ func TestBenchFlags(t *testing.T) {
 
 func TestBenchOutput(t *testing.T) {
 	t.Parallel()
-	result := load.Result{Pairs: 30, Elapsed: 2 * time.Second, Acquire: &load.Histogram{}, Pair: &load.Histogram{}, Grants: []int64{20, 10}, Errors: 3, FirstError: "no leader"}
+	result := load.Result{Pairs: 30, Elapsed: 2 * time.Second, Acquire: &load.Histogram{}, Pair: &load.Histogram{},
+		Grants: []int64{20, 10}, Errors: 3, FirstError: "no leader"}
 	result.Acquire.Observe(4 * time.Millisecond)
 	result.Pair.Observe(8 * time.Millisecond)
-	rows := []benchRow{newBenchRow(benchWork{name: "own"}, lease.Correctness, 1, result), newBenchRow(benchWork{name: "hold"}, lease.Correctness, 1, result)}
+	rows := []benchRow{newBenchRow(load.Own, lease.Correctness, 1, result),
+		newBenchRow(load.Hold, lease.Correctness, 1, result)}
 	var out bytes.Buffer
 	f := &benchFlags{output: &output{format: "table"}}
 	require.NoError(t, f.print(&out, rows))
-	require.Regexp(t, `own +correctness +2 +1 +15 +4\.\d\d ms +4\.\d\d ms +8\.\d\d ms +8\.\d\d ms +2\.00 +3\n`, out.String())
+	require.Regexp(t, `own +correctness +2 +1 +15 +4\.\d\d ms +4\.\d\d ms +8\.\d\d ms +8\.\d\d ms +2\.00 +3\n`,
+		out.String())
 	require.Regexp(t, `hold +correctness +2 +1 +15 +4\.\d\d ms +4\.\d\d ms +- +- +2\.00 +3\n`, out.String())
 
 	out.Reset()
@@ -63,7 +66,8 @@ func TestBenchOutput(t *testing.T) {
 	var got struct{ Results []map[string]any }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	require.Len(t, got.Results, 2)
-	require.Equal(t, []any{"own", 15.0, 30.0, "no leader"}, []any{got.Results[0]["work"], got.Results[0]["rate"], got.Results[0]["pairs"], got.Results[0]["firstError"]})
+	require.Equal(t, []any{"own", 15.0, 30.0, "no leader"}, []any{got.Results[0]["work"], got.Results[0]["rate"],
+		got.Results[0]["pairs"], got.Results[0]["firstError"]})
 	out.Reset()
 	require.NoError(t, f.print(&out, []benchRow{}))
 	require.JSONEq(t, `{"results": []}`, out.String())
@@ -76,7 +80,8 @@ func TestBenchOutcome(t *testing.T) {
 	require.NoError(t, f.outcome(ctx, []benchRow{{Work: "own", Pairs: 5}}, nil))
 	require.NoError(t, f.outcome(ctx, []benchRow{{Work: "own", Pairs: 5, Errors: 1, FirstError: "lost"}}, nil))
 	require.ErrorIs(t, f.outcome(ctx, nil, failed), failed)
-	require.ErrorContains(t, f.outcome(ctx, []benchRow{{Work: "own", Errors: 7, FirstError: "no leader"}}, nil), "the workload own completed no operation: no leader")
+	require.ErrorContains(t, f.outcome(ctx, []benchRow{{Work: "own", Errors: 7, FirstError: "no leader"}}, nil),
+		"the workload own completed no operation: no leader")
 	cancelled, cancel := context.WithCancelCause(ctx)
 	cancel(cause)
 	require.ErrorIs(t, f.outcome(cancelled, nil, context.Canceled), cause)

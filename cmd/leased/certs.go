@@ -21,28 +21,20 @@ type certsRequest struct {
 	dir              string
 	members, clients []string
 	days             int
-	force            bool
+	force, pkcs12    bool
 }
 
-func newCerts() *cobra.Command {
+func setUpCerts(c *cobra.Command) {
 	r := &certsRequest{}
-	c := &cobra.Command{Use: "certs", Short: "Make certificates for members and clients, for development",
-		Long: "Make a CA in a folder, and certificates for members and clients, for development and evaluation. Each name gets\n" +
-			"a folder with all that its machine needs: ca.pem, cert.pem and key.pem. The key of the CA stays in the folder\n" +
-			"above; anyone who has it can make members.\n\n" +
-			"With an existing CA the command adds what is missing and renews what exists, with the same key. It replaces a\n" +
-			"key, or a certificate of another CA, only with --force, and it never replaces the CA.\n\n" +
-			"The certificate of a member names its id and is valid for the id as a host name, for localhost, 127.0.0.1 and ::1,\n" +
-			"and for the hosts that you give. Members refuse the certificate of a client on the Raft port.",
-		Example: "  leased certs --dir tls --member node1 --member node2=10.0.0.2,node2.example.com --client alice\n" +
-			"  leased certs --dir tls --member node1 --days 90 # renews it",
-		Args: cobra.NoArgs}
 	flags := c.Flags()
 	flags.StringVar(&r.dir, "dir", "", "folder of the CA and the certificates (required)")
-	flags.StringArrayVar(&r.members, "member", nil, "member to make a certificate for, ID or ID=HOST,HOST; may be repeated")
+	flags.StringArrayVar(&r.members, "member", nil,
+		"member to make a certificate for, ID or ID=HOST,HOST; may be repeated")
 	flags.StringArrayVar(&r.clients, "client", nil, "client to make a certificate for; may be repeated")
 	flags.IntVar(&r.days, "days", 365, "validity of the certificates in days")
 	flags.BoolVar(&r.force, "force", false, "replace existing keys, and certificates of another CA")
+	flags.BoolVar(&r.pkcs12, "pkcs12", false,
+		"also make a PKCS#12 file for each client, for browsers, and print its password")
 	_ = c.MarkFlagDirname("dir")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := r.check(); err != nil {
@@ -50,7 +42,6 @@ func newCerts() *cobra.Command {
 		}
 		return r.run(c.OutOrStdout(), time.Now())
 	}
-	return c
 }
 
 func (r *certsRequest) check() error {
@@ -59,6 +50,8 @@ func (r *certsRequest) check() error {
 		return errors.New("--dir is required: the folder of the CA and the certificates, such as tls")
 	case len(r.members)+len(r.clients) == 0:
 		return errors.New("there is nothing to make; name members with --member ID and clients with --client NAME")
+	case r.pkcs12 && len(r.clients) == 0:
+		return errors.New("--pkcs12 makes files for clients; name them with --client NAME")
 	case r.days < 1 || r.days > maxDays:
 		return fmt.Errorf("--days (%d) must be a number from 1 to %d", r.days, maxDays)
 	}
@@ -92,7 +85,17 @@ func (r *certsRequest) run(w io.Writer, now time.Time) error {
 			return certsError(err)
 		}
 		fmt.Fprintf(w, "\nclient %s: %s\n", name, outcome(issued))
-		fmt.Fprintf(w, "  export LEASED_TLS_CA=%s LEASED_TLS_CERT=%s LEASED_TLS_KEY=%s\n", issued.CAFile, issued.CertFile, issued.KeyFile)
+		fmt.Fprintf(w, "  export LEASED_CLIENT_TLS_CA=%s LEASED_CLIENT_TLS_CERT=%s LEASED_CLIENT_TLS_KEY=%s\n", issued.CAFile,
+			issued.CertFile,
+			issued.KeyFile)
+		if !r.pkcs12 {
+			continue
+		}
+		path, password, err := ca.PKCS12(issued)
+		if err != nil {
+			return certsError(err)
+		}
+		fmt.Fprintf(w, "  import %s into the browser; its password is %s\n", path, password)
 	}
 	return nil
 }

@@ -2,13 +2,16 @@ package main
 
 import (
 	"io"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"software.sslmate.com/src/go-pkcs12"
 
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // certs runs leased certs, and returns the exit code and the text that it prints or
@@ -30,7 +33,8 @@ func certs(t *testing.T, args ...string) (code int, text string) {
 // The output lists the files, and the settings that name them.
 func TestCertsPrintsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
-	code, text := certs(t, "--dir", dir, "--member", "node1", "--member", "node2=10.0.0.2,node2.example.com", "--client", "alice", "--days", "30")
+	code, text := certs(t, "--dir", dir, "--member", "node1", "--member", "node2=10.0.0.2,node2.example.com", "--client",
+		"alice", "--days", "30")
 	require.Zero(t, code, text)
 	for _, want := range []string{
 		"created the CA " + dir + "/ca.pem; do not copy " + dir + "/ca.key",
@@ -38,7 +42,9 @@ func TestCertsPrintsFiles(t *testing.T) {
 		"valid for node2, node2.example.com, localhost, 10.0.0.2, 127.0.0.1, ::1\n",
 		"  tls-ca: " + dir + "/node2/ca.pem\n  tls-cert: " + dir + "/node2/cert.pem\n  tls-key: " + dir + "/node2/key.pem\n",
 		"client alice: new key and certificate, until ",
-		"  export LEASED_TLS_CA=" + dir + "/alice/ca.pem LEASED_TLS_CERT=" + dir + "/alice/cert.pem LEASED_TLS_KEY=" + dir + "/alice/key.pem\n",
+		"  export LEASED_CLIENT_TLS_CA=" + dir + "/alice/ca.pem LEASED_CLIENT_TLS_CERT=" + dir +
+			"/alice/cert.pem LEASED_CLIENT_TLS_KEY=" + dir +
+			"/alice/key.pem\n",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -51,6 +57,27 @@ func TestCertsPrintsFiles(t *testing.T) {
 	require.Contains(t, text, "member node1: new key and certificate")
 }
 
+// A browser imports the PKCS#12 file of a client, with the printed password.
+func TestCertsForBrowsers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	code, text := certs(t, "--dir", dir, "--client", "alice", "--pkcs12")
+	require.Zero(t, code, text)
+	found := regexp.MustCompile(`import (\S+) into the browser; its password is (\S+)`).FindStringSubmatch(text)
+	require.NotNil(t, found, text)
+	data, err := os.ReadFile(found[1])
+	require.NoError(t, err)
+	_, cert, cas, err := pkcs12.DecodeChain(data, found[2])
+	require.NoError(t, err)
+	require.Equal(t, "alice", cert.Subject.CommonName)
+	require.Len(t, cas, 1)
+	require.NoError(t, cert.CheckSignatureFrom(cas[0]))
+	info, err := os.Stat(found[1])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	_, _, _, err = pkcs12.DecodeChain(data, "")
+	require.Error(t, err)
+}
+
 // Wrong arguments and refused replacements are usage errors, which say what to do.
 func TestCertsErrors(t *testing.T) {
 	dir := t.TempDir()
@@ -59,6 +86,7 @@ func TestCertsErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--dir is required":                                     {"--member", "node1"},
 		"name members with --member ID":                         {"--dir", dir},
+		"--pkcs12 makes files for clients":                      {"--dir", dir, "--member", "node1", "--pkcs12"},
 		"days (0) must be a number from 1 to 3650":              {"--dir", dir, "--client", "a", "--days", "0"},
 		`"../a" must have 1 to 64 characters`:                   {"--dir", dir, "--client", "../a"},
 		`host "a b" of member "n" is neither a host name`:       {"--dir", dir, "--member", "n=a b"},

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -10,19 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/cmd/leased/internal/member"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease"
 )
 
-func newCluster() *cobra.Command {
-	c := &cobra.Command{Use: "cluster", Short: "Show and change the members of the cluster", Args: cobra.NoArgs}
-	c.AddCommand(newClusterStatus(), newClusterJoin(), newClusterRemove(), newClusterTransfer(), newClusterRecover())
-	return c
-}
-
-func newClusterStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show the members and their state", Args: cobra.NoArgs,
-		Long: "Show all members, with the state of those that can be reached. LAG is the number of log entries of the\n" +
-			"leader that a member does not have yet. Members with the same CHAIN index must have the same hash."}
+func setUpClusterStatus(c *cobra.Command) {
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		answers, err := a.statuses(c.Context())
@@ -43,9 +40,8 @@ func newClusterStatus() *cobra.Command {
 			}
 			return nil
 		}
-		return o.print(c.OutOrStdout(), newest, func(t *tabwriter.Writer) { tableOfCluster(t, newest, answers) })
+		return o.print(c, newest, func(t *tabwriter.Writer) { tableOfCluster(t, newest, answers) })
 	}
-	return c
 }
 
 // statuses returns the status of every endpoint and of all members that these
@@ -88,7 +84,7 @@ func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusRespon
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	s, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+	s, err := newAPI(conn).Status(ctx, &pb.StatusRequest{})
 	return s, wire.FromStatus(err)
 }
 
@@ -119,10 +115,20 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", lagText(m), "", "", "")
 			continue
 		}
-		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term, s.Version)
+		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m),
+			fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term, s.Version)
 	}
-	fmt.Fprintf(t, "\n%s, %s, %s, %s; last token %d; version %s\n", count(int(newest.Locks), "lock"), count(int(newest.Holders), "holder"),
-		count(int(newest.Waiters), "waiter"), count(int(newest.Sessions), "session"), newest.LastToken, newest.Version)
+	fmt.Fprintf(t, "\n%s, %s, %s, %s; last token %d; version %s\n",
+		count(int(newest.Locks), "lock"), count(int(newest.Holders), "holder"), count(int(newest.Waiters), "waiter"),
+		count(int(newest.Sessions), "session"), newest.LastToken, newest.Version)
+	largest := newest.LastToken
+	for _, n := range newest.Redis {
+		largest = max(largest, n.Max)
+	}
+	if largest > uint64(fencing.DefaultMaxJump/2) {
+		fmt.Fprintf(t, "warning: tokens have reached %d, more than half of what a gate admits as the first token of a "+
+			"resource; see docs/ALERTS.md\n", largest)
+	}
 }
 
 // lagText returns the lag of a member, or "" if it is not known.
@@ -133,44 +139,119 @@ func lagText(m *pb.Member) string {
 	return fmt.Sprint(*m.Lag)
 }
 
-func newClusterJoin() *cobra.Command {
-	c := &cobra.Command{Use: "join ADDRESS", Short: "Make the new member at --endpoint join a cluster; ADDRESS is the API of one of its members",
-		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API address of a member, HOST:PORT")}
+func setUpClusterJoin(c *cobra.Command) {
+	c.Args = exactly(1, "the API address of a member, HOST:PORT")
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Join, &pb.JoinRequest{Address: args[0]})
-		if err != nil {
-			return err
-		}
-		return o.say(c, got, "joined the cluster of %s", args[0])
+		got, err := fetch(c.Context(), a, api.Join, &pb.JoinRequest{Address: args[0]})
+		return o.say(c, got, err, "joined the cluster of %s", args[0])
 	}
-	return c
 }
 
-func newClusterRemove() *cobra.Command {
-	c := &cobra.Command{Use: "remove MEMBER", Short: "Remove a member from the cluster",
-		Long: "Remove a member from the cluster. Stop it first if it is running. Its data folder cannot be used again:\n" +
-			"empty it before the member joins again.", Args: exactly(1, "the id of a member")}
+func setUpClusterRemove(c *cobra.Command) {
+	c.Args = exactly(1, "the id of a member")
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Remove, &pb.RemoveRequest{Id: args[0]})
-		if err != nil {
-			return err
-		}
-		return o.say(c, got, "removed member %s", args[0])
+		got, err := fetch(c.Context(), a, api.Remove, &pb.RemoveRequest{Id: args[0]})
+		return o.say(c, got, err, "removed member %s", args[0])
 	}
-	return c
 }
 
-func newClusterTransfer() *cobra.Command {
-	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Transfer leadership to a member, by default to the most up-to-date one", Args: cobra.MaximumNArgs(1)}
+func setUpClusterTransfer(c *cobra.Command) {
+	c.Args = cobra.MaximumNArgs(1)
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Transfer, &pb.TransferRequest{To: strings.Join(args, "")})
+		got, err := fetch(c.Context(), a, api.Transfer, &pb.TransferRequest{To: strings.Join(args, "")})
+		return o.say(c, got, err, "transferred leadership")
+	}
+}
+
+func setUpClusterRecover(c *cobra.Command) {
+	var file string
+	var yes bool
+	fromEnvironment(c.Flags(), &file, "config", "", "YAML file with the settings")
+	c.Flags().BoolVar(&yes, "yes", false, "confirm that the other members are lost for good")
+	settings.Flags(c.Flags())
+	o := addOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := settings.Load(c.Flags(), os.LookupEnv, file)
+		if err != nil {
+			return usageError(err)
+		}
+		if !yes {
+			return usageError(fmt.Errorf("this discards the state of the other members of %s's cluster; confirm with --yes "+
+				"that they are lost for good", s.ID))
+		}
+		floor, err := member.Recover(s, newLogger(s))
 		if err != nil {
 			return err
 		}
-		return o.say(c, got, "transferred leadership")
+		return o.say(c, &pb.RestoreSnapshotResponse{Floor: uint64(floor)}, nil,
+			"%s is the only member now, and later tokens are above %d. Start it with `leased serve`, and let others join "+
+				"with new ids.", s.ID, floor)
 	}
-	return c
+}
+
+// explainNoLeader adds to an error how many members answer, if a call failed because no
+// member leads, or because the leader could not commit it. reached is the number of
+// endpoints that answered, of given ones.
+func (a *access) explainNoLeader(ctx context.Context, err error, reached, given int) error {
+	not, noLeader := errors.AsType[*wire.NotLeaderError](err)
+	if ctx.Err() != nil || !noLeader && !errors.Is(err, lease.ErrUncertain) {
+		return err
+	}
+	answered, missing := a.countMembers(ctx, reached, given)
+	switch {
+	case noLeader && missing:
+		text := fmt.Sprintf("no leader: %s; see 'leased cluster status'", answered)
+		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: text}}
+	case noLeader && not.Leader == "":
+		text := fmt.Sprintf("no leader: %s, and none leads; an election is in progress, or a majority of the members "+
+			"is down: try again, or see 'leased cluster status' (needs the right cluster)", answered)
+		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: text}}
+	case missing:
+		return fmt.Errorf("%w; %s; see 'leased cluster status'", err, answered)
+	}
+	return err
+}
+
+// missingMajority says how many members answer if a majority is missing, and returns ""
+// otherwise.
+func (a *access) missingMajority() string {
+	if a.postgres() != "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	if text, missing := a.countMembers(ctx, 0, 0); missing {
+		return text + "; see 'leased cluster status'"
+	}
+	return ""
+}
+
+// countMembers says how many of the voters answer, and reports whether a majority is
+// missing. A user without the right cluster cannot see the members. Then countMembers
+// counts the endpoints of the command line, which do not show whether a majority answers.
+func (a *access) countMembers(ctx context.Context, reached, given int) (text string, missing bool) {
+	answers, err := a.statuses(ctx)
+	if err != nil || len(answers[0].Members) == 0 {
+		return fmt.Sprintf("%d of %s answered", reached, count(given, "endpoint")), false
+	}
+	voters, answered := 0, 0
+	for _, m := range answers[0].Members {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		for _, s := range answers {
+			if s.Id == m.Id {
+				answered++
+			}
+		}
+	}
+	text = fmt.Sprintf("%d of %s answered", answered, count(voters, "member"))
+	if majority := voters/2 + 1; answered < majority {
+		return fmt.Sprintf("%s; a majority (%d) is needed", text, majority), true
+	}
+	return text, false
 }

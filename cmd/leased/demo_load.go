@@ -15,7 +15,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
-	"github.com/leased-project/leased/cmd/leased/internal/loaddemo"
+	"github.com/leased-project/leased/cmd/leased/internal/demo"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -37,15 +37,8 @@ type loadFlags struct {
 	duration time.Duration
 }
 
-func newDemoLoad() *cobra.Command {
+func setUpDemoLoad(c *cobra.Command) {
 	f := &loadFlags{}
-	c := &cobra.Command{Use: "load", Short: "Run workers that use locks of a running service, for the dashboard and leased top to show", Args: cobra.NoArgs,
-		Long: "Run workers that acquire, hold, wait for and release locks of a running service until Ctrl-C, so that there is\n" +
-			"something to see in the dashboard, in `leased top` and in `leased list --watch`. One holder keeps\n" +
-			"deploy/production and blocks a queue. The lease of a writer on ledger/2026 expires while it is paused, it writes\n" +
-			"late, and a gate refuses the write. All names start with --prefix. If the service has Redis nodes, the demo puts the locks\n" +
-			"below report/ and cache/ into efficiency mode and leaves these policies in place.",
-		Example: "  leased demo load\n  leased demo load --workers 100 --duration 1m"}
 	f.access, f.redis = addAccess(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.IntVar(&f.workers, "workers", 24, "number of workers")
@@ -62,7 +55,6 @@ func newDemoLoad() *cobra.Command {
 		defer stop()
 		return f.run(ctx, c.OutOrStdout())
 	}
-	return c
 }
 
 // run runs the demo until ctx ends or the duration has passed.
@@ -81,18 +73,21 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 		defer cancel()
 		_ = connected.Close(closing) // sessions expire by themselves
 	}()
-	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Hold: f.hold, Refused: refused(connected), Out: out}
+	load := &demo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Hold: f.hold,
+		Refused: refused(connected), Out: out}
 	fmt.Fprintf(out, "starting %d workers that acquire locks below %q, %s\n", f.workers, f.prefix, fast)
-	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n", selfCommand(), f.page())
+	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n",
+		selfCommand(), f.page())
 	limited := ctx
 	if f.duration > 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, f.duration)
 		defer cancel()
 	}
-	demo.Run(limited)
-	totals := demo.Totals()
-	fmt.Fprintf(out, "the demo was granted %d leases, and its gate refused %d late writes\n", totals.Grants, totals.Refused)
+	load.Run(limited)
+	totals := load.Totals()
+	fmt.Fprintf(out, "the demo was granted %d leases, and its gate refused %d late writes\n",
+		totals.Grants, totals.Refused)
 	if len(totals.Failures) > 0 {
 		var parts []string
 		for _, code := range slices.Sorted(maps.Keys(totals.Failures)) {
@@ -104,8 +99,9 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 }
 
 // hold acquires a lock without a client that would renew or release the lease.
-func (f *loadFlags) hold(ctx context.Context, resource fencing.Resource, holder string, ttl time.Duration) (fencing.Token, error) {
-	got, err := fetch(ctx, f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire,
+func (f *loadFlags) hold(ctx context.Context, resource fencing.Resource, holder string,
+	ttl time.Duration) (fencing.Token, error) {
+	got, err := fetch(ctx, f.access, api.Acquire,
 		&pb.AcquireRequest{Resource: string(resource), Holder: holder, Ttl: ttl.String(), Wait: holdWait.String()})
 	return fencing.Token(got.GetToken()), err
 }
@@ -130,9 +126,9 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 		return "all in correctness mode: the service has no Redis nodes", nil
 	}
 	when := ""
-	for _, prefix := range loaddemo.FastPrefixes(f.prefix) {
+	for _, prefix := range demo.FastPrefixes(f.prefix) {
 		policy := &pb.Policy{Prefix: prefix, Mode: lease.Efficiency.String()}
-		got, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
+		got, err := fetch(ctx, f.access, api.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
 		if errors.Is(err, lease.ErrForbidden) {
 			return "with the current policies: you lack the right to change them", nil
 		}
@@ -143,13 +139,14 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 			when = " after their migration, which `leased policy show` shows"
 		}
 	}
-	return fmt.Sprintf("those below %s in efficiency mode%s", strings.Join(loaddemo.FastPrefixes(f.prefix), " and "), when), nil
+	prefixes := strings.Join(demo.FastPrefixes(f.prefix), " and ")
+	return fmt.Sprintf("those below %s in efficiency mode%s", prefixes, when), nil
 }
 
 // refused returns a function that reports a refused write to the service.
 func refused(c *lease.Client) func(context.Context, *fencing.StaleError, string) error {
 	return func(ctx context.Context, stale *fencing.StaleError, holder string) error {
-		return c.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark, Gate: "memory",
-			Reason: storagegate.Stale.String(), Holder: holder})
+		return c.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark,
+			Gate: "memory", Reason: storagegate.Stale.String(), Holder: holder})
 	}
 }

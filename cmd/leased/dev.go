@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,8 +16,8 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -38,21 +36,18 @@ type devFlags struct {
 	data, listen, raft, redis, logStore, logLevel string
 }
 
-func newDev() *cobra.Command {
+func setUpDev(c *cobra.Command) {
 	f := &devFlags{}
-	c := &cobra.Command{Use: "dev", Short: "Run the whole service on this machine, to try it out",
-		Long: "Run the whole service on this machine, to try it out: one member, and five redis-server processes for\n" +
-			"efficiency mode if redis-server is installed. Ctrl-C stops everything. Policies, locks in correctness mode\n" +
-			"and the last token survive a restart; Redis starts empty, with larger tokens.", Args: cobra.NoArgs}
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", filepath.Join("data", "dev"), "data folder")
 	flags.StringVar(&f.listen, "listen", defaultEndpoint, "listen address of the API")
 	flags.StringVar(&f.raft, "raft-listen", "127.0.0.1:7421", "listen address of Raft")
-	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "Redis nodes for efficiency mode: auto (if redis-server is installed), server or none")
-	flags.StringVar(&f.logStore, "log-store", string(raftstore.DefaultLogStore), "store of the Raft log: wal or bolt; fixed for a data folder")
+	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "Redis nodes for efficiency mode: auto (if "+
+		"redis-server is installed), server or none")
+	flags.StringVar(&f.logStore, "log-store", string(raftstore.DefaultLogStore),
+		"store of the Raft log: wal or bolt; fixed for a data folder")
 	flags.StringVar(&f.logLevel, "log-level", "error", "log level: debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) }
-	return c
 }
 
 func (f *devFlags) run(ctx context.Context, out io.Writer) error {
@@ -60,8 +55,8 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return usageError(err)
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	untilSignal, stop := untilInterrupted(ctx, syscall.SIGHUP)
+	defer stop()
 	data, err := filepath.Abs(f.data)
 	if err != nil {
 		return err
@@ -84,14 +79,13 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return usageError(err)
 	}
 	logger := newLogger(s)
-	slog.SetDefault(logger)
-	m, err := start(ctx, s, logger, signals)
+	m, err := start(untilSignal, s, logger)
 	if err != nil {
 		return err
 	}
-	if err = awaitReady(ctx, m, s.Fleet(), signals); err == nil {
+	if err = awaitReady(untilSignal, m, s.Fleet()); err == nil {
 		f.greet(out, m, fleet)
-		err = waitForEnd(m, logger, signals, nil)
+		err = waitForEnd(untilSignal, m, logger, nil, nil)
 	}
 	fmt.Fprintln(out, "stopping")
 	if stopErr := m.Stop(); err == nil {
@@ -104,8 +98,11 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 func (f *devFlags) settings(data string, redis []string) (*settings.Settings, error) {
 	flags := pflag.NewFlagSet("dev", pflag.ContinueOnError)
 	settings.Flags(flags)
-	for key, value := range map[string]string{"id": "dev", "data": filepath.Join(data, "raft"), "listen": f.listen, "raft-listen": f.raft,
-		"bootstrap-expect": "1", "redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(), "log-store": f.logStore, "log-level": f.logLevel} {
+	for key, value := range map[string]string{
+		"id": "dev", "data": filepath.Join(data, "raft"), "bootstrap-expect": "1",
+		"listen": f.listen, "raft-listen": f.raft, "log-store": f.logStore, "log-level": f.logLevel,
+		"redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(),
+	} {
 		if err := flags.Set(key, value); err != nil {
 			return nil, err
 		}
@@ -114,16 +111,16 @@ func (f *devFlags) settings(data string, redis []string) (*settings.Settings, er
 }
 
 // await waits until ready reports true. It fails with timeout's error after
-// startTimeout, and when a signal or the member's failure ends the program.
-func await(m *member.Member, signals <-chan os.Signal, ready func() bool, timeout func() error) error {
+// startTimeout, and when ctx ends or the member fails.
+func await(ctx context.Context, m *member.Member, ready func() bool, timeout func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(startTimeout)
 	for !ready() {
 		select {
 		case <-tick.C:
-		case s := <-signals:
-			return interrupted(s)
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case err := <-m.Failed():
 			return err
 		case <-limit:
@@ -134,17 +131,18 @@ func await(m *member.Member, signals <-chan os.Signal, ready func() bool, timeou
 }
 
 // awaitLeader waits until the member is the leader.
-func awaitLeader(m *member.Member, signals <-chan os.Signal) error {
-	return await(m, signals, m.Node().Leads, func() error {
-		return fmt.Errorf("the member is not the leader after %v; does its data folder belong to a cluster with more members?", startTimeout)
+func awaitLeader(ctx context.Context, m *member.Member) error {
+	return await(ctx, m, m.Node().Leads, func() error {
+		return fmt.Errorf("the member is not the leader after %v; "+
+			"does its data folder belong to a cluster with more members?", startTimeout)
 	})
 }
 
 // awaitReady waits until the member serves both modes. Every start has new Redis
 // nodes, and those of the last start are gone for good: it changes the fleet by
 // force.
-func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signals <-chan os.Signal) error {
-	if err := awaitLeader(m, signals); err != nil || fleet.IsZero() {
+func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet) error {
+	if err := awaitLeader(ctx, m); err != nil || fleet.IsZero() {
 		return err
 	}
 	if before := m.Node().Topology().Fleet; !before.IsZero() && !before.Equal(fleet) {
@@ -154,7 +152,7 @@ func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signa
 	}
 	a := &access{endpoint: m.Address()}
 	state := "the member did not answer"
-	return await(m, signals, func() bool {
+	return await(ctx, m, func() bool {
 		got, err := a.fleet(ctx)
 		if err != nil {
 			state = err.Error()
@@ -172,7 +170,8 @@ func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Flee
 	fmt.Fprintf(out, "leased is running: gRPC and HTTP API at %s, data in %s\n", m.Address(), f.data)
 	switch {
 	case len(fleet.Addrs) > 0:
-		fmt.Fprintf(out, "efficiency mode: %d redis-server processes at %s\n", len(fleet.Addrs), strings.Join(fleet.Addrs, " "))
+		fmt.Fprintf(out, "efficiency mode: %d redis-server processes at %s\n",
+			len(fleet.Addrs), strings.Join(fleet.Addrs, " "))
 	case fleet.Missing != nil:
 		fmt.Fprintf(out, "efficiency mode: off: %v\n", fleet.Missing)
 	default:

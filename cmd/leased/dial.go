@@ -2,15 +2,20 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 // dial connects a client to the service, and to the Redis nodes that the service names.
 func (a *access) dial(ctx context.Context, redis *redisFlags, options ...client.Option) (*lease.Client, error) {
-	addresses, service, err := a.remote()
+	addresses, config, own, err := a.service()
 	if err != nil {
 		return nil, err
 	}
@@ -18,31 +23,71 @@ func (a *access) dial(ctx context.Context, redis *redisFlags, options ...client.
 	if err != nil {
 		return nil, err
 	}
-	options = append(options, client.WithRemoteOptions(service...), client.WithRedis(nodes.Options))
+	options = append(options, client.WithRedis(nodes.Options))
+	if config != nil {
+		options = append(options, client.WithTLS(config))
+	}
+	if own != "" {
+		options = append(options, client.WithSecret(own))
+	}
 	if nodes.Insecure {
 		options = append(options, client.WithRedisInsecure())
 	}
 	return client.Dial(ctx, addresses, options...)
 }
 
-// remote returns the addresses of the service, and the options to connect to it.
-func (a *access) remote() (addresses []string, options []remote.Option, err error) {
+// service returns the addresses of the service, the TLS configuration (nil for none) and the
+// secret of the user (empty for none).
+func (a *access) service() (addresses []string, config *tls.Config, own string, err error) {
 	if addresses, err = a.endpoints(); err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
-	config, err := a.tls()
-	if err != nil {
-		return nil, nil, err
+	if config, err = a.tls(); err != nil {
+		return nil, nil, "", err
 	}
-	own, err := a.secret()
-	if err != nil {
-		return nil, nil, err
+	own, err = a.secret()
+	return addresses, config, own, err
+}
+
+// api has the methods of all services of a member.
+type api struct {
+	pb.LeaseServiceClient
+	pb.PolicyServiceClient
+	pb.ClusterServiceClient
+	pb.RedisServiceClient
+}
+
+func newAPI(conn grpc.ClientConnInterface) api {
+	return api{pb.NewLeaseServiceClient(conn), pb.NewPolicyServiceClient(conn), pb.NewClusterServiceClient(conn),
+		pb.NewRedisServiceClient(conn)}
+}
+
+// method is a unary method of the API, such as api.Acquire.
+type method[Request, Answer any] func(api, context.Context, Request, ...grpc.CallOption) (Answer, error)
+
+// fetch calls a method of the API and returns the answer.
+func fetch[Request, Answer any](ctx context.Context, a *access, method method[Request, Answer],
+	request Request) (got Answer, err error) {
+	err = a.call(ctx, func(service api) (err error) {
+		got, err = method(service, ctx, request)
+		return err
+	})
+	return got, err
+}
+
+// receive passes the messages of a stream on until it breaks. A member does not end a stream: if one
+// does, the caller does not know what it missed.
+func receive[Message any](stream grpc.ServerStreamingClient[Message], each func(*Message) error) error {
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return lease.ErrUncertain
+		}
+		if err == nil {
+			err = each(message)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if config != nil {
-		options = append(options, remote.WithTLS(config))
-	}
-	if own != "" {
-		options = append(options, remote.WithSecret(own))
-	}
-	return addresses, options, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"regexp"
@@ -8,13 +9,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // commandVariables are the environment variables that are not settings of `leased
 // serve`: of clients, and those that `leased run` gives to its command.
-var commandVariables = []string{"LEASED_ENDPOINT", "LEASED_CONFIG", "LEASED_SECRET", "LEASED_TOKEN", "LEASED_RESOURCE", "LEASED_SIGNED_TOKEN"}
+var commandVariables = []string{"LEASED_ENDPOINT", postgresVariable, "LEASED_CONFIG", "LEASED_SECRET", "LEASED_TOKEN",
+	"LEASED_RESOURCE", "LEASED_SIGNED_TOKEN", "LEASED_CLIENT_TLS_CA", "LEASED_CLIENT_TLS_CERT", "LEASED_CLIENT_TLS_KEY",
+	"LEASED_CLIENT_SECRET_FILE"}
 
 // serviceLinks matches the variables that Kubernetes sets for a service named leased.
 var serviceLinks = regexp.MustCompile(`^LEASED_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)$`)
@@ -91,4 +96,21 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// traceVariable is the environment variable with the W3C traceparent of the span in which
+// a command runs. It is a convention of OpenTelemetry: CI systems and shells set it, and
+// `leased run` passes it on to its command.
+const traceVariable = "TRACEPARENT"
+
+var traceparentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// withTraceparent returns a context whose calls of the service belong to a trace. Another
+// text than a traceparent is ignored.
+func withTraceparent(ctx context.Context, text string) context.Context {
+	if !traceparentForm.MatchString(text) {
+		return ctx
+	}
+	ctx = engine.WithTrace(ctx, &engine.Trace{Parent: text})
+	return metadata.AppendToOutgoingContext(ctx, "traceparent", text)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // The exit codes of `leased run` that are not in the error table of package wire.
@@ -35,7 +35,8 @@ var exitCodes = fmt.Sprintf(`Exit codes of all commands:
   %-5d  run: the command was not found
   %d+n  ended by signal n
 "leased run" passes on the exit code of its command.`,
-	wire.ExitError, wire.ExitUsage, wire.ExitLimit, wire.ExitForbidden, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable, wire.ExitUncertain, wire.ExitRefused,
+	wire.ExitError, wire.ExitUsage, wire.ExitLimit, wire.ExitForbidden, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable,
+	wire.ExitUncertain, wire.ExitRefused,
 	exitCannotRun, exitNotFound, exitSignal)
 
 // codeError ends the program with an exit code. Nothing is printed if err is nil.
@@ -66,8 +67,7 @@ func execute(root *cobra.Command, args []string) int {
 		return 0
 	}
 	code, hint := explain(err)
-	var coded *codeError
-	if errors.As(err, &coded) && coded.err == nil {
+	if coded, ok := errors.AsType[*codeError](err); ok && coded.err == nil {
 		return code
 	}
 	fmt.Fprintf(os.Stderr, "leased: %s\n", secret.Hide(err.Error())) // the message may repeat an argument
@@ -81,8 +81,7 @@ func execute(root *cobra.Command, args []string) int {
 // request and an error from outside the service get no hint: their text says what to
 // do.
 func explain(err error) (code int, hint string) {
-	var coded *codeError
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*codeError](err); ok {
 		return coded.code, ""
 	}
 	kind := wire.KindOf(err)

@@ -21,7 +21,8 @@ func lockFolder(dir string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("data folder %s is in use by another `leased dev`: use that one, stop it, or give another --data, --listen and --raft-listen", dir)
+		return nil, fmt.Errorf("data folder %s is in use by another `leased dev`: use that one, stop it, or give another "+
+			"--data, --listen and --raft-listen", dir)
 	}
 	return func() { file.Close() }, nil
 }

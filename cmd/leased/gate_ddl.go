@@ -6,59 +6,63 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/kubegate"
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// newGateDDL returns the command that prints the SQL of a gate.
-func newGateDDL() *cobra.Command {
+func setUpGateDDL(c *cobra.Command) {
 	var dialect string
+	var users []string
 	var table sqlgate.GuardedTable
 	var maxJump uint64
 	var signed bool
-	c := &cobra.Command{
-		Use: "ddl --dialect postgres|mysql|sqlite", Short: "Print the SQL of a gate",
-		Long: "Print the SQL that creates the table of marks and its functions, for psql, mariadb or sqlite3. With\n" +
-			"--guard-table, print triggers for one of your tables instead: they refuse rows without a token or with a\n" +
-			"stale one even if the code that writes them does not check it, from the moment they exist.\n\n" +
-			"A fence refuses a token that is more than 2^40 above the mark. --max-jump prints SQL that changes that\n" +
-			"bound for the whole database; running the other SQL again does not change it back.\n\n" +
-			"With --signed, print the SQL for signed tokens (PostgreSQL): run it after the SQL without --signed. It creates\n" +
-			"leased_fence_signed, which admits only tokens that the lock service has signed, for roles without privileges\n" +
-			"on the marks. With --signed and --guard-table, print triggers that require it.",
-		Example: "  leased gate ddl --dialect postgres | psql mydb\n" +
-			"  leased gate ddl --dialect postgres --guard-table orders --guard-column id --guard-prefix orders/\n" +
-			"  leased gate ddl --dialect postgres --max-jump 17592186044416 | psql mydb\n" +
-			"  leased gate ddl --dialect postgres --signed | psql mydb",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if dialect == "" {
-				return usageError(fmt.Errorf("--dialect is required: postgres, mysql or sqlite"))
-			}
-			parsed, err := sqlgate.ParseDialect(dialect)
-			if err != nil {
-				return usageError(fmt.Errorf("--dialect: %w", err))
-			}
-			text, err := gateSQL(parsed, table, fencing.Token(maxJump), c.Flags().Changed("max-jump"), signed)
-			if err != nil {
-				return usageError(err)
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), text)
-			return err
-		},
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if dialect == "" {
+			return usageError(fmt.Errorf("--dialect is required: postgres, mysql, sqlite or kubernetes"))
+		}
+		var text string
+		var err error
+		if dialect == "kubernetes" {
+			text, err = gatePolicy(table, fencing.Token(maxJump), signed, users)
+		} else {
+			text, err = gateSQL(dialect, table, fencing.Token(maxJump), c.Flags().Changed("max-jump"), signed, users)
+		}
+		if err != nil {
+			return usageError(err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
 	}
-	c.Flags().StringVar(&dialect, "dialect", "", "database: postgres, mysql or sqlite (required)")
+	c.Flags().StringVar(&dialect, "dialect", "", "database: postgres, mysql, sqlite; or kubernetes (required)")
 	c.Flags().StringVar(&table.Table, "guard-table", "", "print triggers that guard this table")
 	c.Flags().StringVar(&table.Column, "guard-column", "", "column with the resource name of a row")
 	c.Flags().StringVar(&table.Prefix, "guard-prefix", "", "prefix of the resource name, before the column's value")
-	c.Flags().BoolVar(&table.AllowUnfenced, "guard-allow-unfenced", false, "let rows be written without a token as long as their resource was never fenced")
+	c.Flags().BoolVar(&table.AllowUnfenced, "guard-allow-unfenced", false, "let rows be written without a token as "+
+		"long as their resource was never fenced")
+	c.Flags().StringArrayVar(&users, "guard-user", nil, "also require tokens from this user; can be repeated (kubernetes)")
 	c.Flags().BoolVar(&signed, "signed", false, "print the SQL for signed tokens (postgres)")
-	c.Flags().Uint64Var(&maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "print SQL that sets the largest allowed difference between a token and the mark; 9007199254740991 allows any")
-	return c
+	c.Flags().Uint64Var(&maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "print SQL that sets the largest allowed "+
+		"difference between a token and the mark; 9007199254740991 allows any")
 }
 
-func gateSQL(dialect sqlgate.Dialect, table sqlgate.GuardedTable, maxJump fencing.Token, setMaxJump, signed bool) (string, error) {
+func gatePolicy(table sqlgate.GuardedTable, maxJump fencing.Token, signed bool, users []string) (string, error) {
+	if table != (sqlgate.GuardedTable{}) || signed {
+		return "", fmt.Errorf("the policy guards all objects and cannot verify signatures: --dialect kubernetes takes only " +
+			"--guard-user and --max-jump")
+	}
+	return kubegate.Policy(fencing.Rule{MaxJump: maxJump}, users...)
+}
+
+func gateSQL(name string, table sqlgate.GuardedTable, maxJump fencing.Token, setMaxJump, signed bool,
+	users []string) (string, error) {
+	dialect, err := sqlgate.ParseDialect(name)
+	if err != nil {
+		return "", fmt.Errorf("--dialect: %w, or kubernetes", err)
+	}
 	guard := table != sqlgate.GuardedTable{}
 	switch {
+	case users != nil:
+		return "", fmt.Errorf("--guard-user is for --dialect kubernetes; a database guards a table with --guard-table")
 	case setMaxJump && signed:
 		return "", fmt.Errorf("--max-jump applies to the whole database; print it without --signed")
 	case setMaxJump && guard:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,11 +14,20 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/leased-project/leased/cmd/leased/internal/gateproxy"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/storagegate/httpgate"
-	"github.com/leased-project/leased/storagegate/httpgate/proxy"
+	"github.com/leased-project/leased/telemetry/metrics"
+	"github.com/leased-project/leased/telemetry/refusals"
 )
 
 // proxyFlags are the flags of gate proxy.
@@ -31,74 +41,51 @@ type proxyFlags struct {
 	paths                   []string
 	maxJump                 uint64
 	drain                   time.Duration
-	config                  proxy.Config
+	config                  gateproxy.Config
 }
 
-// newGateProxy returns the command that runs the gate proxy.
-func newGateProxy() *cobra.Command {
+func setUpGateProxy(c *cobra.Command) {
 	var flags proxyFlags
-	c := &cobra.Command{
-		Use: "proxy --upstream URL --journal FILE (--resource-path RULE | --resource-header NAME)", Short: "Refuse stale writes in front of an HTTP service",
-		Long: "Forward requests to a service that cannot be changed, and refuse writes (412) whose Fencing-Token is\n" +
-			"older than the newest one seen for their resource.\n\n" +
-			"The proxy forwards one write per resource at a time. If the service does not answer a write, it may\n" +
-			"still be processing it: the resource then stays closed (503), even across a restart, until the answer\n" +
-			"arrives or an operator reopens it. A gate inside the storage does not have this problem; use one where\n" +
-			"you can.\n\n" +
-			"With --verify-keys the proxy accepts only tokens that the lock service has signed. SIGHUP reads the keys\n" +
-			"again.\n\n" +
-			"The admin address serves metrics for Prometheus at /metrics, and so does --metrics-listen. With --report\n" +
-			"the proxy reports refused writes to the service at --endpoint, whose dashboard shows them. A user needs\n" +
-			"the right to acquire the locks. The proxy does not depend on the service: reports are lost while it is\n" +
-			"down.\n\n" +
-			"A rule maps paths to resource names, as PATTERN=NAME: /orders/{id}/{rest...}=orders/{id}. Writes whose\n" +
-			"path matches no rule are refused.",
-		Example: "  leased gate proxy --upstream http://127.0.0.1:8080 --journal /var/lib/leased/orders.db \\\n" +
-			"    --resource-path '/orders/{id}/{rest...}=orders/{id}'\n" +
-			"  leased gate proxy flights\n" +
-			"  leased gate proxy reopen orders/42",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := flags.complete(); err != nil {
-				return usageError(err)
-			}
-			return flags.run(c)
-		},
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := flags.complete(); err != nil {
+			return usageError(err)
+		}
+		return flags.run(c)
 	}
 	f := c.Flags()
 	f.StringVar(&flags.listen, "listen", "127.0.0.1:8090", "listen address for clients")
 	f.StringVar(&flags.admin, "admin", adminDefault, "listen address for operators; a loopback address")
-	f.StringVar(&flags.metrics, "metrics-listen", "", "listen address for Prometheus, which serves /metrics only, without authentication; none if empty")
+	f.StringVar(&flags.metrics, "metrics-listen", "", "listen address for Prometheus, which serves /metrics only, "+
+		"without authentication; none if empty")
 	f.BoolVar(&flags.report, "report", false, "report refused writes to the service at --endpoint")
 	flags.access = addAccess(c)
 	f.StringVar(&flags.upstream, "upstream", "", "URL of the service, such as http://127.0.0.1:8080 (required)")
 	f.StringVar(&flags.config.Journal, "journal", "", "file for the marks and the requests in progress (required)")
-	f.StringArrayVar(&flags.paths, "resource-path", nil, "rule PATTERN=NAME that derives the resource name from the path; can be repeated")
+	f.StringArrayVar(&flags.paths, "resource-path", nil, "rule PATTERN=NAME that derives the resource name from the "+
+		"path; can be repeated")
 	f.StringVar(&flags.header, "resource-header", "", "request header with the resource name")
-	f.StringVar(&flags.verifyKeys, "verify-keys", "", "PEM file with the public keys of the lock service; accept only signed tokens")
-	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest allowed difference between a token and the mark; 9007199254740991 allows any")
-	f.DurationVar(&flags.config.AnswerTimeout, "answer-timeout", 30*time.Second, "how long a client waits for the answer of the service")
-	f.DurationVar(&flags.config.WaitTimeout, "wait-timeout", 30*time.Second, "how long a request waits for earlier writes to its resource")
-	f.DurationVar(&flags.config.ReadTimeout, "read-timeout", 30*time.Second, "how long a client may take to read a part of the answer")
+	f.StringVar(&flags.verifyKeys, "verify-keys", "", "PEM file with the public keys of the lock service; accept only "+
+		"signed tokens")
+	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest allowed difference between a "+
+		"token and the mark; 9007199254740991 allows any")
+	f.DurationVar(&flags.config.AnswerTimeout, "answer-timeout", 30*time.Second,
+		"how long a client waits for the answer of the service")
+	f.DurationVar(&flags.config.WaitTimeout, "wait-timeout", 30*time.Second, "how long a request waits for earlier "+
+		"writes to its resource")
+	f.DurationVar(&flags.config.ReadTimeout, "read-timeout", 30*time.Second, "how long a client may take to read a "+
+		"part of the answer")
 	f.DurationVar(&flags.drain, "drain-timeout", 30*time.Second, "how long to wait for answers when the proxy stops")
-	f.Int64Var(&flags.config.Buffer, "buffer", 1<<20, "bytes of a request body that the proxy reads before it forwards the request")
+	f.Int64Var(&flags.config.Buffer, "buffer", 1<<20, "bytes of a request body that the proxy reads before it forwards "+
+		"the request")
 	f.BoolVar(&flags.config.GateReads, "gate-reads", false, "check GET, HEAD, OPTIONS and TRACE like writes")
-	f.IntSliceVar(&flags.config.UnknownStatus, "unknown-status", proxy.DefaultUnknownStatus(), "status codes after which the service may still be processing the request")
-	c.AddCommand(newProxyFlights(), newProxyReopen())
-	return c
+	f.IntSliceVar(&flags.config.UnknownStatus, "unknown-status", gateproxy.DefaultUnknownStatus(),
+		"status codes after which the service may still be processing the request")
 }
 
 // complete checks the flags and fills in the configuration.
-func (f *proxyFlags) complete() error {
-	if f.upstream == "" {
-		return errors.New("--upstream is required: the URL of the service, such as http://127.0.0.1:8080")
-	}
-	upstream, err := url.Parse(f.upstream)
-	if err != nil || upstream.Host == "" || upstream.Scheme != "http" && upstream.Scheme != "https" {
-		return fmt.Errorf("--upstream %q is not an http or https URL such as http://127.0.0.1:8080", f.upstream)
-	}
-	if f.config.Journal == "" {
-		return errors.New("--journal is required: a file on persistent storage, because a proxy that has lost its marks refuses nothing")
+func (f *proxyFlags) complete() (err error) {
+	if f.config.Upstream, err = url.Parse(f.upstream); err != nil {
+		return fmt.Errorf("--upstream: %w", err)
 	}
 	switch {
 	case len(f.paths) > 0 && f.header != "":
@@ -109,40 +96,24 @@ func (f *proxyFlags) complete() error {
 		if f.config.Resource, err = httpgate.FromPath(f.paths...); err != nil {
 			return fmt.Errorf("--resource-path: %w", err)
 		}
-	default:
-		return errors.New("--resource-path or --resource-header is required: the proxy must know the resource of a request")
 	}
-	for name, timeout := range map[string]time.Duration{"answer-timeout": f.config.AnswerTimeout, "wait-timeout": f.config.WaitTimeout,
-		"read-timeout": f.config.ReadTimeout, "drain-timeout": f.drain} {
-		if timeout <= 0 {
-			return fmt.Errorf("--%s (%v) must be above 0", name, timeout)
-		}
+	slog.SetDefault(newLogger(&settings.Settings{}))
+	f.config.Rule, f.config.Log, f.config.Now = fencing.Rule{MaxJump: fencing.Token(f.maxJump)}, slog.Default(), time.Now
+	if err := f.config.Validate(); err != nil {
+		return err
 	}
-	if f.config.Buffer <= 0 {
-		return fmt.Errorf("--buffer (%d) must be above 0", f.config.Buffer)
+	if f.drain <= 0 {
+		return fmt.Errorf("--drain-timeout (%v) must be above 0", f.drain)
 	}
-	if !fencing.Token(f.maxJump).Valid() {
-		return fmt.Errorf("--max-jump (%d) must be from 1 to %d, the largest token", f.maxJump, fencing.MaxToken)
-	}
-	for _, status := range f.config.UnknownStatus {
-		if status < 200 || status > 599 {
-			return fmt.Errorf("--unknown-status (%d) must be from 200 to 599", status)
-		}
-	}
-	if f.config.UnknownStatus == nil {
-		f.config.UnknownStatus = []int{} // none, not the default
-	}
-	f.config.Now = time.Now
 	if f.verifyKeys != "" {
 		keys, err := readPublicKeys(f.verifyKeys)
 		if err != nil {
 			return fmt.Errorf("--verify-keys: %w", err)
 		}
-		if f.config.Verifier, err = fencing.NewVerifier(time.Now, keys...); err != nil {
+		if f.config.Verifier, err = signature.NewVerifier(time.Now, keys...); err != nil {
 			return fmt.Errorf("--verify-keys: %w", err)
 		}
 	}
-	f.config.Upstream, f.config.Rule = upstream, fencing.Rule{MaxJump: fencing.Token(f.maxJump)}
 	return loopback(f.admin)
 }
 
@@ -161,7 +132,7 @@ func loopback(addr string) error {
 
 // waitForEnd waits until a signal or a failure ends the proxy. On SIGHUP it reads the
 // keys again.
-func (f *proxyFlags) waitForEnd(ctx context.Context, c *cobra.Command, p *proxy.Proxy, ended <-chan error) error {
+func (f *proxyFlags) waitForEnd(ctx context.Context, c *cobra.Command, p *gateproxy.Proxy, ended <-chan error) error {
 	var reload chan os.Signal
 	if f.config.Verifier != nil {
 		reload = make(chan os.Signal, 1)
@@ -175,7 +146,7 @@ func (f *proxyFlags) waitForEnd(ctx context.Context, c *cobra.Command, p *proxy.
 		case err := <-ended:
 			return err
 		case <-p.Failed():
-			return fmt.Errorf("%w: check the disk of %s, then restart the proxy", proxy.ErrJournal, f.config.Journal)
+			return fmt.Errorf("%w: check the disk of %s, then restart the proxy", gateproxy.ErrJournal, f.config.Journal)
 		case <-reload:
 			keys, err := readPublicKeys(f.verifyKeys)
 			if err == nil {
@@ -185,7 +156,8 @@ func (f *proxyFlags) waitForEnd(ctx context.Context, c *cobra.Command, p *proxy.
 				fmt.Fprintf(c.ErrOrStderr(), "gate proxy: --verify-keys: %v; the old keys stay in effect\n", err)
 				continue
 			}
-			fmt.Fprintf(c.OutOrStdout(), "gate proxy: verifies signatures of %s\n", strings.Join(f.config.Verifier.KeyIDs(), ", "))
+			ids := strings.Join(f.config.Verifier.KeyIDs(), ", ")
+			fmt.Fprintf(c.OutOrStdout(), "gate proxy: verifies signatures of %s\n", ids)
 		}
 	}
 }
@@ -205,7 +177,7 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := proxy.Open(f.config)
+	p, err := gateproxy.Open(f.config)
 	if err != nil {
 		return err
 	}
@@ -225,7 +197,8 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	}
 	go func() { ended <- public.Serve(front) }()
 	go func() { ended <- admin.Serve(back) }()
-	fmt.Fprintf(c.OutOrStdout(), "gate proxy: listen http://%s admin http://%s upstream %s\n", front.Addr(), back.Addr(), f.config.Upstream)
+	fmt.Fprintf(c.OutOrStdout(), "gate proxy: listen http://%s admin http://%s upstream %s\n", front.Addr(), back.Addr(),
+		f.config.Upstream)
 	err = f.waitForEnd(ctx, c, p, ended)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 	defer cancel()
@@ -236,4 +209,93 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	closed := p.Close(drain)
 	telemetry.close(drain)
 	return errors.Join(err, stopped, closed, admin.Close())
+}
+
+// proxyGate is the kind of gate in the metrics of the proxy and in its reports.
+const proxyGate = "http"
+
+// proxyTelemetry exports the decisions of a gate proxy, and reports refused writes to the
+// service if it was told to.
+type proxyTelemetry struct {
+	registry *prometheus.Registry
+	reporter *refusals.Reporter // nil if the proxy does not report
+	client   *lease.Client
+	backend  *remote.Backend
+}
+
+// newProxyTelemetry returns the telemetry of a proxy. It does not connect to the service:
+// the proxy also works while the service is down.
+func newProxyTelemetry(report bool, access *access) (*proxyTelemetry, error) {
+	t := &proxyTelemetry{registry: prometheus.NewRegistry()}
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if !report {
+		return t, nil
+	}
+	addresses, config, own, err := access.service()
+	if err != nil {
+		return nil, err
+	}
+	var options []remote.Option
+	if config != nil {
+		options = append(options, remote.WithTLS(config))
+	}
+	if own != "" {
+		options = append(options, remote.WithSecret(own))
+	}
+	if t.backend, err = remote.New(addresses, options...); err != nil {
+		return nil, usageError(err)
+	}
+	host, _ := os.Hostname()
+	if t.client, err = lease.New(t.backend, lease.WithName("gate proxy at "+host)); err != nil {
+		return nil, errors.Join(err, t.backend.Close())
+	}
+	t.reporter = refusals.New(t.client)
+	return t, nil
+}
+
+// attach begins to observe a proxy that has served no request yet.
+func (t *proxyTelemetry) attach(p *gateproxy.Proxy) {
+	decisions := metrics.New()
+	t.registry.MustRegister(decisions)
+	p.Audit(decisions.Audit(proxyGate))
+	if t.reporter != nil {
+		t.exportReports()
+		p.Audit(t.reporter.Audit(proxyGate))
+	}
+}
+
+// exportReports exports the results of the reports.
+func (t *proxyTelemetry) exportReports() {
+	for result, count := range map[string]func(refusals.Counts) uint64{
+		"sent":     func(c refusals.Counts) uint64 { return c.Sent },
+		"repeated": func(c refusals.Counts) uint64 { return c.Repeated },
+		"dropped":  func(c refusals.Counts) uint64 { return c.Dropped },
+		"failed":   func(c refusals.Counts) uint64 { return c.Failed },
+	} {
+		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "leased_gate_reports_total",
+			Help:        "Refused writes, by the result of the report to the service.",
+			ConstLabels: prometheus.Labels{"result": result}},
+			func() float64 { return float64(count(t.reporter.Counts())) }))
+	}
+}
+
+// serve serves the metrics at /metrics, and next at all other paths.
+func (t *proxyTelemetry) serve(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/", next)
+	return mux
+}
+
+// close sends the reports that wait and closes the connection to the service. It does
+// not wait long: reports are hints.
+func (t *proxyTelemetry) close(ctx context.Context) {
+	if t.reporter == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_ = t.reporter.Flush(ctx)
+	_ = t.client.Close(ctx)
+	_ = t.backend.Close()
 }

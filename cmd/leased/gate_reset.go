@@ -20,18 +20,6 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-const gateResetLong = `Lower the mark of a resource that a gate closed because it admitted a token that the service never granted, such
-as a time in milliseconds. Every real token is then stale.
-
-The command acquires the lock, lowers the mark to the token of that lease, and releases the lock. That token is above
-the token of every earlier lease, so the gate still refuses all of them; holders must acquire the lock again. If the
-token is not below the mark, the resource is not locked out, and the command changes nothing. It also changes nothing
-if the mark changes in the meantime.
-
-Marks in Redis, in files and of a gate proxy are reset directly. For a database the command prints SQL: give the mark
-that the refused writers report, and run the SQL as the owner of the table leased_marks. Go programs reset the marks
-of other gates with their method Reset.`
-
 // resetFlags are the flags of gate reset.
 type resetFlags struct {
 	access *access
@@ -42,26 +30,22 @@ type resetFlags struct {
 	mark, token                    uint64
 }
 
-// newGateReset returns the command that lowers a mark.
-func newGateReset() *cobra.Command {
+func setUpGateReset(c *cobra.Command) {
 	f := &resetFlags{}
-	c := &cobra.Command{
-		Use:   "reset RESOURCE (--dialect NAME --mark MARK | --redis ADDRESS | --files FOLDER | --proxy ADDRESS)",
-		Short: "Reopen a resource after a token that was never granted", Long: gateResetLong,
-		Example: "  leased gate reset account/7 --dialect postgres --mark 9007199254740990 | psql mydb\n" +
-			"  leased gate reset orders/42 --redis 127.0.0.1:6379",
-		Args: exactly(1, "the name of a resource"),
-	}
+	c.Args = exactly(1, "the name of a resource")
 	f.access, f.redis = addAccess(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.StringVar(&f.dialect, "dialect", "", "print SQL for a database: postgres, mysql or sqlite")
 	flags.StringVar(&f.address, "redis", "", "reset the mark on this Redis server, HOST:PORT")
 	flags.StringVar(&f.files, "files", "", "reset the mark of a file in this folder")
 	flags.StringVar(&f.admin, "proxy", "", "reset the mark of the gate proxy with this admin address")
-	flags.Uint64Var(&f.mark, "mark", 0, "current mark, from the error of a refused write (default: read it; required with --dialect)")
-	flags.StringVar(&f.lock, "lock", "", "name of the lock (default: the resource); for a permit, the resource without its slot")
+	flags.Uint64Var(&f.mark, "mark", 0, "current mark, from the error of a refused write (default: read it; required "+
+		"with --dialect)")
+	flags.StringVar(&f.lock, "lock", "", "name of the lock (default: the resource); for a permit, the resource without "+
+		"its slot")
 	flags.StringVar(&f.wait, "wait", "1m", "how long to wait for the lock")
-	flags.Uint64Var(&f.token, "token", 0, "token of a lease of this lock that was acquired after the gate was closed (default: acquire the lock)")
+	flags.Uint64Var(&f.token, "token", 0, "token of a lease of this lock that was acquired after the gate was closed "+
+		"(default: acquire the lock)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		resource, err := fencing.ParseResource(args[0])
 		if err != nil {
@@ -80,7 +64,6 @@ func newGateReset() *cobra.Command {
 		}
 		return err
 	}
-	return c
 }
 
 // resettable is what the command needs of a gate.
@@ -99,7 +82,8 @@ func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettab
 	}
 	switch {
 	case given != 1:
-		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy to say where the mark is stored"))
+		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy to say where the mark " +
+			"is stored"))
 	case f.files != "":
 		if _, err := os.Stat(f.files); err != nil { // New would create it
 			return nil, usageError(fmt.Errorf("--files: %w", err))
@@ -122,7 +106,8 @@ func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettab
 		return nil, usageError(fmt.Errorf("--dialect: %w", err))
 	}
 	if f.mark == 0 {
-		return nil, usageError(fmt.Errorf("--mark is required with --dialect: SELECT mark FROM leased_marks WHERE resource = '%s'", resource))
+		return nil, usageError(fmt.Errorf("--mark is required with --dialect: SELECT mark FROM leased_marks WHERE "+
+			"resource = '%s'", resource))
 	}
 	return printedSQL{c, dialect}, nil
 }
@@ -154,7 +139,8 @@ func (f *resetFlags) run(c *cobra.Command, gate resettable, resource fencing.Res
 }
 
 // freshToken acquires the lock, unless the operator gave a token.
-func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (token fencing.Token, release func() error, err error) {
+func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (
+	token fencing.Token, release func() error, err error) {
 	if f.token != 0 {
 		return fencing.Token(f.token), func() error { return nil }, nil
 	}
@@ -162,13 +148,13 @@ func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (to
 	if lock == "" {
 		lock = string(resource)
 	}
-	got, err := fetch(c.Context(), f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire,
+	got, err := fetch(c.Context(), f.access, api.Acquire,
 		&pb.AcquireRequest{Resource: lock, Wait: f.wait, Holder: defaultHolder()})
 	if err != nil {
 		return fencing.None, nil, fmt.Errorf("get a token above all earlier ones: %w", err)
 	}
 	return fencing.Token(got.Token), func() error {
-		_, err := fetch(context.WithoutCancel(c.Context()), f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release,
+		_, err := fetch(context.WithoutCancel(c.Context()), f.access, api.Release,
 			&pb.ReleaseRequest{Resource: lock, Token: got.Token})
 		return err
 	}, nil

@@ -10,13 +10,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/probes"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/server/httpapi"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 const (
@@ -28,15 +29,8 @@ const (
 	probeVariable = "LEASED_PROBE_LISTEN"
 )
 
-func newHealth() *cobra.Command {
-	c := &cobra.Command{Use: "health", Short: "Check whether a member is alive, or ready",
-		Long: "Check whether a member is alive, for supervisors and container images without a shell. With --ready, check whether\n" +
-			"it can serve: it knows a leader, has caught up with the log and is not shutting down. The exit code is 0 or 122.\n\n" +
-			"The check uses the probe listener of the member (leased serve --probe-listen) if --probe or " + probeVariable + "\n" +
-			"names one, otherwise the API. If --endpoint names several members, all of them must pass.",
-		Example: "  leased health --probe 127.0.0.1:7422 --ready\n  leased health --endpoint node1:7420,node2:7420,node3:7420 --ready",
-		Args:    cobra.NoArgs}
-	a := addAccess(c)
+func setUpHealth(c *cobra.Command) {
+	a, o := addAccess(c), addOutput(c)
 	probe := c.Flags().String("probe", "", "address of the probe listener, HOST:PORT ("+probeVariable+")")
 	ready := c.Flags().Bool("ready", false, "check whether the member can serve, not only whether it is alive")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -46,29 +40,46 @@ func newHealth() *cobra.Command {
 		if !c.Flags().Changed("endpoint") {
 			address = cmp.Or(address, os.Getenv(probeVariable))
 		}
+		check, addresses := a.checkHealth, []string{address}
 		if address != "" {
-			return report(ctx, c.OutOrStdout(), address, func() (string, error) { return checkProbe(ctx, address, *ready) })
-		}
-		addresses, err := a.endpoints()
-		if err != nil {
+			check = checkProbe
+		} else if all, err := a.endpoints(); err != nil {
 			return err
+		} else {
+			addresses = all
 		}
 		var failed error
-		for _, address := range addresses {
-			failed = errors.Join(failed, report(ctx, c.OutOrStdout(), address, func() (string, error) { return a.checkHealth(ctx, address, *ready) }))
+		checks := make([]healthCheck, len(addresses))
+		for i, address := range addresses {
+			text, err := check(ctx, address, *ready)
+			checks[i] = healthCheck{Address: address, OK: err == nil, Detail: text}
+			if err != nil {
+				checks[i].Detail = err.Error()
+			}
+			failed = errors.Join(failed, checkError(ctx, err))
 		}
-		return failed
+		return errors.Join(o.print(c, checks, func(t *tabwriter.Writer) {
+			for _, h := range checks {
+				if h.OK { // the error says the rest
+					fmt.Fprintf(t, "%s: %s\n", h.Address, h.Detail)
+				}
+			}
+		}), failed)
 	}
-	return c
 }
 
-// report prints the result of a check that passed. All failed checks have the same exit
-// code, except for one that was interrupted or has wrong flags.
-func report(ctx context.Context, w io.Writer, address string, check func() (string, error)) error {
-	text, err := check()
+// healthCheck is the result of a check of one member, for JSON.
+type healthCheck struct {
+	Address string `json:"address"`
+	OK      bool   `json:"ok"`
+	Detail  string `json:"detail"`
+}
+
+// checkError returns the error of a check. All failed checks have the same exit code, except for
+// one that was interrupted or has wrong flags.
+func checkError(ctx context.Context, err error) error {
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%s: %s\n", address, text)
-		return err
+		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -88,7 +99,7 @@ func (a *access) checkHealth(ctx context.Context, address string, ready bool) (s
 		return "", err
 	}
 	defer conn.Close()
-	health, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
+	health, err := newAPI(conn).Health(ctx, &pb.HealthRequest{})
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("check %s: %w", address, callError(err))
@@ -112,9 +123,9 @@ func checkProbe(ctx context.Context, address string, ready bool) (string, error)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	path := probes.LivePath
+	path := httpapi.LivePath
 	if ready {
-		path = probes.ReadyPath
+		path = httpapi.ReadyPath
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -122,7 +133,8 @@ func checkProbe(ctx context.Context, address string, ready bool) (string, error)
 	if err != nil {
 		return "", usageError(fmt.Errorf("--probe (%s): %w", address, err))
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, // no proxy: the member is on this machine or network
+	// no proxy: the member is on this machine or network
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
@@ -144,7 +156,8 @@ func checkProbe(ctx context.Context, address string, ready bool) (string, error)
 
 // noAnswer returns the error of a probe that a member does not answer.
 func noAnswer(address string, err error) error {
-	return &codeError{wire.ExitUnavailable, fmt.Errorf("no member answers at %s: %w; is it running, and is this its probe-listen address?", address, err)}
+	return &codeError{wire.ExitUnavailable, fmt.Errorf("no member answers at %s: %w; is it running, and is this its "+
+		"probe-listen address?", address, err)}
 }
 
 // notReady returns the error of a member that cannot serve. It has no hint: the

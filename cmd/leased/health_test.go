@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/internal/server/probes"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/server/httpapi"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // health runs leased health, and returns the exit code and the text that it prints or
@@ -39,8 +39,8 @@ func TestHealthOfAProbe(t *testing.T) {
 		t.Cleanup(s.Close)
 		return strings.TrimPrefix(s.URL, "http://")
 	}
-	ready := server(probes.NewHandler(func(context.Context) (bool, string) { return true, "" }))
-	notReady := server(probes.NewHandler(func(context.Context) (bool, string) { return false, "there is no leader" }))
+	ready := server(httpapi.NewProbes(func(context.Context) (bool, string) { return true, "" }))
+	notReady := server(httpapi.NewProbes(func(context.Context) (bool, string) { return false, "there is no leader" }))
 	other := server(http.NotFoundHandler())
 	elsewhere := server(http.RedirectHandler("http://"+ready+"/livez", http.StatusFound))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,10 +54,11 @@ func TestHealthOfAProbe(t *testing.T) {
 		code int
 		text string
 	}{
-		"alive":               {[]string{"--probe", ready}, 0, ready + ": ok\n"},
-		"ready":               {[]string{"--probe", ready, "--ready"}, 0, ready + ": ok\n"},
-		"alive, not ready":    {[]string{"--probe", notReady}, 0, notReady + ": ok\n"},
-		"not ready":           {[]string{"--probe", notReady, "--ready"}, wire.ExitUnavailable, "is not ready: there is no leader"},
+		"alive":            {[]string{"--probe", ready}, 0, ready + ": ok\n"},
+		"ready":            {[]string{"--probe", ready, "--ready"}, 0, ready + ": ok\n"},
+		"alive, not ready": {[]string{"--probe", notReady}, 0, notReady + ": ok\n"},
+		"not ready": {[]string{"--probe", notReady, "--ready"}, wire.ExitUnavailable,
+			"is not ready: there is no leader"},
 		"another server":      {[]string{"--probe", other}, wire.ExitUnavailable, "is this its probe-listen address"},
 		"redirect":            {[]string{"--probe", elsewhere}, wire.ExitUnavailable, "302"},
 		"nobody listens":      {[]string{"--probe", closed}, wire.ExitUnavailable, "connection refused"},

@@ -23,7 +23,8 @@ type inbox struct {
 }
 
 // ownSignals concern this process: its children, its terminal, its runtime.
-var ownSignals = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF}
+var ownSignals = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU,
+	syscall.SIGPROF}
 
 // endSignals end the wait for the lock.
 var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}

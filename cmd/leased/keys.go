@@ -12,73 +12,54 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/internal/secret"
 )
 
-func newKeys() *cobra.Command {
-	c := &cobra.Command{Use: "keys", Short: "Make keys for signed tokens",
-		Long: "Make keys for signed tokens. Members sign tokens with the private key (leased serve --signing-key-file).\n" +
-			"Gates verify them with the public key, and then accept no other tokens.", Args: cobra.NoArgs}
-	c.AddCommand(newKeysNew(), newKeysPublic())
-	return c
+func setUpKeysNew(c *cobra.Command) {
+	c.Args = exactly(1, "the name of the file to make")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return err
+		}
+		signer, err := signature.NewSigner(private)
+		if err != nil {
+			return err
+		}
+		if err := writeSigner(args[0], signer); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "made the key %s in %s; give the public key below to the gates before the members "+
+			"use it\n", signer.KeyID(), args[0])
+		return printPublicKey(c.OutOrStdout(), signer, false)
+	}
 }
 
-func newKeysNew() *cobra.Command {
-	return &cobra.Command{Use: "new FILE", Short: "Make a signing key and print its public key",
-		Long: "Make a private key for signing tokens, and print the public key. The file is readable by its owner only and\n" +
-			"is never replaced. Anyone who has it can sign every token.\n\n" +
-			"To rotate: make a new key, add its public key to all gates, switch signing-key-file and send SIGHUP to the\n" +
-			"members, and remove the old public key from the gates after signature-ttl has passed.",
-		Example: "  leased keys new /etc/leased/signing.pem > signing.pub\n  leased serve --signing-key-file /etc/leased/signing.pem ...\n" +
-			"  leased gate proxy --verify-keys signing.pub ...",
-		Args: exactly(1, "the name of the file to make"),
-		RunE: func(c *cobra.Command, args []string) error {
-			_, private, err := ed25519.GenerateKey(rand.Reader)
-			if err != nil {
-				return err
-			}
-			signer, err := fencing.NewSigner(private)
-			if err != nil {
-				return err
-			}
-			if err := writeSigner(args[0], signer); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.ErrOrStderr(), "made the key %s in %s; give the public key below to the gates before the members use it\n", signer.KeyID(), args[0])
-			return printPublicKey(c.OutOrStdout(), signer, false)
-		}}
-}
-
-func newKeysPublic() *cobra.Command {
+func setUpKeysPublic(c *cobra.Command) {
 	var asHex bool
-	c := &cobra.Command{Use: "public FILE", Short: "Print the public key of a signing key",
-		Long: "Print the public key of a signing key, for the gates. A file with the keys of several members, or with an old\n" +
-			"and a new key, is their concatenation.",
-		Example: "  leased keys public new.pem >> gate-keys.pem\n" +
-			"  psql mydb -c \"SELECT leased_trust_key('$(leased keys public --hex signing.pem)')\"",
-		Args: exactly(1, "the file of a signing key"),
-		RunE: func(c *cobra.Command, args []string) error {
-			text, err := readKeyFile(args[0])
-			if err != nil {
-				return err
-			}
-			signer, err := fencing.ParseSigner(text)
-			if err != nil {
-				return usageError(fmt.Errorf("%s: %w", args[0], err))
-			}
-			return printPublicKey(c.OutOrStdout(), signer, asHex)
-		}}
-	c.Flags().BoolVar(&asHex, "hex", false, "print 64 hexadecimal digits instead of PEM, for leased_trust_key in PostgreSQL")
-	return c
+	c.Args = exactly(1, "the file of a signing key")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text, err := readKeyFile(args[0])
+		if err != nil {
+			return err
+		}
+		signer, err := signature.ParseSigner(text)
+		if err != nil {
+			return usageError(fmt.Errorf("%s: %w", args[0], err))
+		}
+		return printPublicKey(c.OutOrStdout(), signer, asHex)
+	}
+	c.Flags().BoolVar(&asHex, "hex", false, "print 64 hexadecimal digits instead of PEM, for leased_trust_key in "+
+		"PostgreSQL")
 }
 
 // writeSigner creates the file of a private key.
-func writeSigner(path string, signer *fencing.Signer) (err error) {
+func writeSigner(path string, signer *signature.Signer) (err error) {
 	if err := secret.CheckPath(path); err != nil {
 		return usageError(err)
 	}
-	text, err := fencing.MarshalSigner(signer)
+	text, err := signature.MarshalSigner(signer)
 	if err != nil {
 		return err
 	}
@@ -97,12 +78,12 @@ func writeSigner(path string, signer *fencing.Signer) (err error) {
 }
 
 // printPublicKey prints the public key as PEM, with its id in a comment, or as hex.
-func printPublicKey(w io.Writer, signer *fencing.Signer, asHex bool) error {
+func printPublicKey(w io.Writer, signer *signature.Signer, asHex bool) error {
 	if asHex {
 		_, err := fmt.Fprintln(w, hex.EncodeToString(signer.PublicKey()))
 		return err
 	}
-	text, err := fencing.MarshalPublicKey(signer.PublicKey())
+	text, err := signature.MarshalPublicKey(signer.PublicKey())
 	if err == nil {
 		_, err = fmt.Fprintf(w, "leased signing key %s\n%s", signer.KeyID(), text)
 	}
@@ -126,7 +107,7 @@ func readPublicKeys(path string) ([]ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := fencing.ParsePublicKeys(text)
+	keys, err := signature.ParsePublicKeys(text)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("%s: %w", path, err))
 	}

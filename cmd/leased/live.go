@@ -4,19 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/lockview"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease"
 )
 
 // redrawInterval is the time after which a live screen is drawn again without news: the
 // clock moves, and old data is marked.
 const redrawInterval = time.Second
+
+// live shows a view on the terminal until the user quits or ctx ends. It reports false if there is no
+// terminal, or if JSON is wanted.
+func (f *lockFlags) live(ctx context.Context, view *lockview.View) (shown bool, err error) {
+	if f.output.format == "json" {
+		return false, nil
+	}
+	screen, err := terminal.Open(os.Stdin, os.Stdout)
+	if errors.Is(err, terminal.ErrNoTerminal) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, (&live{access: f.access, view: view, screen: screen}).run(ctx)
+}
 
 // live is a live screen.
 type live struct {
@@ -93,53 +116,193 @@ func (s *source) close() {
 
 // follow prints the overview without a terminal until ctx ends: lines for what has
 // changed, or each overview as a line of JSON.
-func (o *output) follow(ctx context.Context, a *access, request *pb.OverviewRequest, out, problems io.Writer) error {
+func (f *lockFlags) follow(ctx context.Context, c *cobra.Command, request *pb.OverviewRequest) error {
 	var changes lockview.Changes
 	printed := ""
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := newFeed(a, false, func(u lockview.Update) {
+	return newFeed(f.access, false, func(u lockview.Update) {
 		problem := u.Problem
 		if missing := u.Overview.GetMissing(); problem == "" && missing != "" {
 			problem = "locks in efficiency mode are missing: " + missing
 		}
 		if problem != printed {
 			if printed = problem; printed != "" {
-				fmt.Fprintf(problems, "leased: %s\n", terminal.Clean(printed))
+				fmt.Fprintf(c.ErrOrStderr(), "leased: %s\n", terminal.Clean(printed))
 			}
 		}
-		if u.Overview == nil {
-			return
+		var err error
+		switch {
+		case u.Overview == nil:
+		case f.output.format == "json":
+			err = printJSON(c.OutOrStdout(), u.Overview, "")
+		default:
+			for _, line := range changes.Lines(u.Overview, u.Time) {
+				_, printErr := fmt.Fprintln(c.OutOrStdout(), line)
+				err = errors.Join(err, printErr)
+			}
 		}
-		if err := o.overview(out, &changes, u); err != nil {
+		if err != nil {
 			cancel(err) // the reader of the output is gone
 		}
-	})
-	return f.run(ctx, request)
+	}).run(ctx, request)
 }
 
-// overview prints one overview.
-func (o *output) overview(out io.Writer, changes *lockview.Changes, u lockview.Update) error {
-	if o.format == "json" {
-		return printJSON(out, u.Overview, "")
-	}
-	for _, line := range changes.Lines(u.Overview, u.Time) {
-		if _, err := fmt.Fprintln(out, line); err != nil {
+const (
+	// localTime is how long the state of one member is shown before the leader is
+	// looked for again.
+	localTime = 3 * time.Second
+	// clusterInterval is the time between two looks at the members.
+	clusterInterval = 2 * time.Second
+)
+
+// feed follows the overview of locks across failovers.
+type feed struct {
+	access *access
+	// cluster asks for the state of the members, too.
+	cluster bool
+	// deliver receives what is new. It may be called concurrently.
+	deliver func(lockview.Update)
+
+	received bool // a member has answered
+
+	mu    sync.Mutex
+	known *pb.ClusterStatusResponse // the members, when they last answered
+}
+
+// newFeed returns a feed with its own list of endpoints: it adds the members that it
+// learns of.
+func newFeed(a *access, cluster bool, deliver func(lockview.Update)) *feed {
+	own := *a
+	return &feed{access: &own, cluster: cluster, deliver: deliver}
+}
+
+// run delivers the answers to a request until ctx ends. Without a leader it shows the
+// state of one member. It fails if no member has ever answered, or if the request is
+// refused.
+func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
+	for {
+		err := f.stream(ctx, request, "", nil)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !temporary(err) {
+			return err
+		}
+		local := proto.CloneOf(request)
+		local.Local = true
+		short, cancel := context.WithTimeout(ctx, localTime)
+		localErr := f.stream(short, local, leaderless(err), cancel)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !f.received:
+			return err
+		case short.Err() == nil || errors.Is(localErr, wire.ErrUnreachable):
+			f.deliver(lockview.Update{Problem: fmt.Sprintf("%s; retrying", readText(err)), Time: time.Now()})
+		}
+		if err := sleep(ctx, rewatchInterval); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// openScreen returns the terminal of the program, or nil if there is none, or if JSON is
-// wanted.
-func (o *output) openScreen() (*terminal.Screen, error) {
-	if o.format == "json" {
-		return nil, nil //nolint:nilnil // nil means no terminal
+// oneMember is what a banner says about the state of a single member.
+const oneMember = "below is the state of one member, which may be old or incomplete"
+
+// leaderless is the banner over the state of a single member.
+func leaderless(err error) string {
+	if !errors.Is(err, wire.ErrNotLeader) {
+		return fmt.Sprintf("the leader does not answer; %s (%s)", oneMember, readText(err))
 	}
-	screen, err := terminal.Open(os.Stdin, os.Stdout)
-	if errors.Is(err, terminal.ErrNoTerminal) {
-		return nil, nil //nolint:nilnil // nil means no terminal
+	return "no leader; " + oneMember
+}
+
+// readText returns the error of a read, which is repeated, as one line.
+func readText(err error) string {
+	if errors.Is(err, lease.ErrUncertain) {
+		return "the connection to the member broke"
 	}
-	return screen, err
+	return oneLine(err.Error())
+}
+
+// stream delivers the answers of one member with a banner. It calls elected, unless that is
+// nil, when it learns of a new leader.
+func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner string, elected func()) error {
+	f.mu.Lock()
+	f.access.learn(f.known)
+	f.mu.Unlock()
+	return f.access.call(ctx, func(service api) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := service.Overview(ctx, request)
+		if err != nil {
+			return err
+		}
+		asking := !f.cluster
+		return receive(stream, func(answer *pb.OverviewResponse) error {
+			f.received = true
+			f.deliver(lockview.Update{Overview: answer, Offset: int(request.Offset), Problem: banner, Time: time.Now()})
+			if !asking {
+				asking = true
+				go f.members(ctx, service, banner, elected)
+			}
+			return nil
+		})
+	})
+}
+
+// members delivers the state of the members at intervals until ctx ends. A user without
+// the right to see them sees the locks only. A new leader makes the banner obsolete.
+func (f *feed) members(ctx context.Context, service api, banner string, elected func()) {
+	for {
+		got, err := clusterStatus(ctx, service)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			f.mu.Lock()
+			before := f.known
+			f.known = got
+			f.mu.Unlock()
+			if elected != nil && leaderTerm(got) > leaderTerm(before) {
+				const text = "a leader was elected; below is the state of one member until it answers"
+				f.deliver(lockview.Update{Cluster: got, Problem: text, Time: time.Now()})
+				elected()
+				return
+			}
+			f.deliver(lockview.Update{Cluster: got, Problem: banner, Time: time.Now()})
+		}
+		if sleep(ctx, clusterInterval) != nil {
+			return
+		}
+	}
+}
+
+// leaderTerm returns the term of the leader, 0 if there is none.
+func leaderTerm(cluster *pb.ClusterStatusResponse) uint64 {
+	_, term := lockview.Leader(cluster)
+	return term
+}
+
+// clusterStatus returns the state of the members as one of them reaches the others.
+func clusterStatus(ctx context.Context, service api) (*pb.ClusterStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return service.ClusterStatus(ctx, &pb.ClusterStatusRequest{})
+}
+
+// learn adds the API addresses of the members to the endpoints, so the command survives
+// the loss of those that it was given.
+func (a *access) learn(cluster *pb.ClusterStatusResponse) {
+	known := settings.Split(a.endpoint)
+	for _, m := range cluster.GetMembers() {
+		for _, other := range append(m.GetStatus().GetMembers(), &pb.Member{ApiAddress: m.GetStatus().GetApiAddress()}) {
+			if address := other.ApiAddress; address != "" && !slices.Contains(known, address) {
+				known = append(known, address)
+			}
+		}
+	}
+	a.endpoint = strings.Join(known, ",")
 }

@@ -7,29 +7,26 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-func newInspect() *cobra.Command {
-	c := &cobra.Command{Use: "inspect RESOURCE", Short: "Show the holders and waiters of a lock", Args: exactly(1, "the name of a lock")}
+func setUpInspect(c *cobra.Command) {
+	c.Args = exactly(1, "the name of a lock")
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		r, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Inspect, &pb.InspectRequest{Resource: args[0]})
-		var not *wire.NotLeaderError
-		if errors.As(err, &not) {
+		r, err := fetch(c.Context(), a, api.Inspect, &pb.InspectRequest{Resource: args[0]})
+		if errors.As(err, new(*wire.NotLeaderError)) {
 			return fmt.Errorf("%w; `leased top --once %s` shows the state of one member", err, args[0])
 		}
 		if err != nil {
 			return readError(err)
 		}
-		return o.print(c.OutOrStdout(), r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
+		return o.print(c, r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
 	}
-	return c
 }
 
 func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
@@ -46,10 +43,12 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	}
 	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", sinceTitle, "FOR", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age), roundText(p.TtlLeft), sessionText(p.SessionId))
+		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age),
+			roundText(p.TtlLeft), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
-		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, p.User, "", p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age), "", sessionText(p.SessionId))
+		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, p.User, "", p.Kind, number(p.Slot), sinceText(p.Since),
+			ageText(p.Age), "", sessionText(p.SessionId))
 	}
 }
 
@@ -69,28 +68,22 @@ func number[T int32 | int64 | uint64](n T) string {
 	return fmt.Sprint(n)
 }
 
-func newBreak() *cobra.Command {
+func setUpBreak(c *cobra.Command) {
 	var token uint64
-	c := &cobra.Command{Use: "break RESOURCE --token TOKEN", Short: "Take a lease away from its holder",
-		Long: "Take a lease away from its holder. The first waiter gets the lock at once. A gate refuses the former\n" +
-			"holder's writes only after it has seen the next token.",
-		Args: exactly(1, "the name of a lock")}
+	c.Args = exactly(1, "the name of a lock")
 	a, o := addAccess(c), addOutput(c)
 	c.Flags().Uint64Var(&token, "token", 0, "token of the lease, shown by leased inspect (required)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if token == 0 {
 			return usageError(fmt.Errorf("--token is required: `leased inspect %s` shows it", args[0]))
 		}
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewLeaseServiceClient(conn).Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
+		return a.call(c.Context(), func(service api) error {
+			got, err := service.Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
 			if errors.Is(wire.FromStatus(err), lease.ErrNotHeld) {
-				return &codeError{wire.ExitLost, fmt.Errorf("%s is not held with token %d; `leased inspect %s` shows the holders", args[0], token, args[0])}
+				return &codeError{wire.ExitLost, fmt.Errorf("%s is not held with token %d; `leased inspect %s` shows the holders",
+					args[0], token, args[0])}
 			}
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "broke the lease on %s with token %d", args[0], token)
+			return o.say(c, got, err, "broke the lease on %s with token %d", args[0], token)
 		})
 	}
-	return c
 }

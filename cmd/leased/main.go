@@ -4,28 +4,20 @@
 // A lock without a gate is only a hint: pass the token of a lease with each write
 // to a gate that refuses older tokens.
 //
-// Each command has a file of its own; root.go lists them. Shared files: access.go (how a
-// command reaches the service), dial.go (clients of package client), args.go, output.go and
-// plain.go (arguments, results and messages), exit.go (errors and exit codes), waiting.go and
-// migration.go (progress), overview.go and live.go (live lists of locks),
-// inbox.go (signals under run), traceparent.go (traces), notify.go (systemd), folder_unix.go (file locks), other.go
-// (what is missing on systems other than Unix).
+// root.go lists the commands, and commands.txt has their help. Shared files: access.go (how a command
+// reaches the service), dial.go (clients and calls of the API), args.go and output.go (arguments, results
+// and messages), exit.go (errors and exit codes), environment.go (variables), waiting.go and migration.go
+// (progress), live.go (live lists of locks), inbox.go (signals under run), folder_unix.go (file locks),
+// other.go (what is missing on systems other than Unix).
 package main
 
 import (
-	"context"
 	"os"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
-	redis.SetLogger(silent{}) // callers report the errors, once
+	logging.Disable() // of go-redis: callers report the errors, once
 	os.Exit(execute(newRoot(), os.Args[1:]))
 }
-
-// silent is a logger of go-redis that prints nothing.
-type silent struct{}
-
-// Printf prints nothing.
-func (silent) Printf(context.Context, string, ...any) {}

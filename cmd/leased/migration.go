@@ -13,8 +13,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // followInterval is the time between two polls of a change in progress.
@@ -23,7 +23,8 @@ const followInterval = 200 * time.Millisecond
 // follow calls poll until a change is complete, and shows the progress: the step, and
 // what changes within it. The service completes the change without the command: if the
 // command is interrupted, it says so. While the service is unavailable it keeps polling.
-func follow(c *cobra.Command, interrupted string, poll func(ctx context.Context) (step step, done bool, err error)) error {
+func follow(c *cobra.Command, interrupted string,
+	poll func(ctx context.Context) (step step, done bool, err error)) error {
 	ctx, stop := untilInterrupted(c.Context())
 	defer stop()
 	tick := time.NewTicker(followInterval)
@@ -82,7 +83,8 @@ func (s step) detail() string {
 
 // temporary reports whether a retry may succeed.
 func temporary(err error) bool {
-	return (errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)) && !errors.Is(err, wire.ErrUnauthenticated)
+	return (errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)) &&
+		!errors.Is(err, wire.ErrUnauthenticated)
 }
 
 // policyChange is the answer to a change of a policy.
@@ -99,20 +101,21 @@ func (a *access) finish(c *cobra.Command, o *output, change policyChange, mode s
 	switch {
 	case m == nil:
 	case noWait:
-		return o.say(c, change, "%s; see `leased policy show`", migrationText(m))
+		return o.say(c, change, nil, "%s; see `leased policy show`", migrationText(m))
 	default:
-		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or abort it with `leased policy set '%[1]s*' --abort`", m.Prefix)
+		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or abort it "+
+			"with `leased policy set '%[1]s*' --abort`", m.Prefix)
 		err := follow(c, interrupted, func(ctx context.Context) (step, bool, error) { return a.migration(ctx, m, mode) })
 		if err != nil {
 			return err
 		}
 	}
-	return o.say(c, change, "%s", done)
+	return o.say(c, change, nil, "%s", done)
 }
 
 // migration reports the progress of a migration, and whether it is complete.
 func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode string) (now step, done bool, err error) {
-	all, err := fetch(ctx, a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
+	all, err := fetch(ctx, a, api.ListPolicies, &pb.ListPoliciesRequest{})
 	if err != nil {
 		return step{}, false, err
 	}
@@ -121,14 +124,9 @@ func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode strin
 			return newStep(migrationText(m)), false, nil
 		}
 	}
-	reached := ""
-	for _, p := range all.Policies {
-		if p.Prefix == wanted.Prefix {
-			reached = p.Mode
-		}
-	}
-	if reached != mode {
-		return step{}, false, fmt.Errorf("the migration of %[1]s* was aborted or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
+	if findPolicy(all.Policies, wanted.Prefix).GetMode() != mode {
+		return step{}, false, fmt.Errorf("the migration of %[1]s* was aborted or replaced by a later change; see `leased "+
+			"policy show '%[1]s*'`", wanted.Prefix)
 	}
 	return step{}, true, nil
 }

@@ -11,8 +11,10 @@ import (
 func TestNewStep(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]step{
-		"a* is migrating; waiting for: leases in efficiency mode to end, 1m30s left": {"a* is migrating; waiting for: leases in efficiency mode to end", 90 * time.Second},
-		"3 nodes; not ready; waiting for: quarantine of Redis node r1, 29s left":     {"3 nodes; not ready; waiting for: quarantine of Redis node r1", 29 * time.Second},
+		"a* is migrating; waiting for: leases in efficiency mode to end, 1m30s left": {"a* is migrating; waiting for: " +
+			"leases in efficiency mode to end", 90 * time.Second},
+		"3 nodes; not ready; waiting for: quarantine of Redis node r1, 29s left": {"3 nodes; not ready; waiting for: " +
+			"quarantine of Redis node r1", 29 * time.Second},
 		"waiting for: 2 holders": {"waiting for: 2 holders", 0},
 	} {
 		require.Equal(t, want, newStep(text))

@@ -8,22 +8,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newDemo() *cobra.Command {
-	c := &cobra.Command{Use: "demo", Short: "Put a load on a service", Args: cobra.NoArgs} // `demo pause` needs SIGSTOP
-	c.AddCommand(newDemoLoad())
-	return c
+func setUpDemoPause(c *cobra.Command) {
+	c.Hidden = true
+	unsupported(c, "demo pause needs SIGSTOP, which this system does not have")
 }
 
-func newRun() *cobra.Command {
-	return &cobra.Command{Use: "run", Short: "Run a command under a lease (not supported on this system)",
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("run needs process groups and signals, which this system does not have; use `leased acquire`")
-		}}
+func setUpRun(c *cobra.Command) {
+	c.Short += " (not supported on this system)"
+	unsupported(c, "run needs process groups and signals, which this system does not have; use `leased acquire`")
 }
 
-func newRunGuard() *cobra.Command { return &cobra.Command{Use: "run-guard", Hidden: true} }
+func setUpLock(c *cobra.Command) {
+	c.Hidden = true
+	unsupported(c, "lock needs signals, which this system does not have; use `leased acquire`")
+}
 
-func newRunHold() *cobra.Command { return &cobra.Command{Use: "run-hold", Hidden: true} }
+func setUpElect(c *cobra.Command) {
+	c.Hidden = true
+	unsupported(c, "elect needs signals, which this system does not have; use `leased acquire`")
+}
+
+func unsupported(c *cobra.Command, why string) {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(*cobra.Command, []string) error { return errors.New(why) }
+}
+
+func hiddenCommands() []*cobra.Command { return nil }
 
 // lockFolder does nothing: this system has no file locks.
 func lockFolder(string) (unlock func(), err error) { return func() {}, nil }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // output is the output format of a command.
@@ -20,7 +23,6 @@ type output struct{ format string }
 func addOutput(c *cobra.Command) *output {
 	o := &output{}
 	c.Flags().StringVarP(&o.format, "output", "o", "table", "output format: table or json")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		if o.format != "table" && o.format != "json" {
@@ -34,31 +36,37 @@ func addOutput(c *cobra.Command) *output {
 	return o
 }
 
-// print writes a message of the API as JSON, or calls table to write it as text.
-func (o *output) print(w io.Writer, m proto.Message, table func(t *tabwriter.Writer)) error {
+// print writes a value as JSON, or calls table to write it as text.
+func (o *output) print(c *cobra.Command, m any, table func(t *tabwriter.Writer)) error {
 	if o.format == "json" {
-		return printJSON(w, m, "  ")
+		return printJSON(c.OutOrStdout(), m, "  ")
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	table(t)
 	return t.Flush()
 }
 
-// say writes a message of the API as JSON, or a sentence as text.
-func (o *output) say(c *cobra.Command, m proto.Message, format string, args ...any) error {
+// say writes the answer of a call as JSON, or a sentence as text. It returns err, the error of the call.
+func (o *output) say(c *cobra.Command, m proto.Message, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
 	if o.format == "json" {
 		return printJSON(c.OutOrStdout(), m, "  ")
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
+	_, err = fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
 	return err
 }
 
-// printJSON writes a message with the names that the HTTP API uses.
-func printJSON(w io.Writer, m proto.Message, indent string) error {
+// printJSON writes a value. A message has the names that the HTTP API uses.
+func printJSON(w io.Writer, value any, indent string) error {
+	if m, ok := value.(proto.Message); ok {
+		value = plain(m.ProtoReflect())
+	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(plain(m.ProtoReflect()))
+	return encoder.Encode(value)
 }
 
 // plain converts a message to maps, lists and values. Numbers stay numbers: all of
@@ -106,3 +114,36 @@ func row(t *tabwriter.Writer, cells ...any) {
 	}
 	fmt.Fprintln(t, strings.Join(texts, "\t"))
 }
+
+// plainHandler writes log records in the form of the commands' messages, one line
+// each.
+type plainHandler struct {
+	out   io.Writer
+	level slog.Level
+}
+
+var _ slog.Handler = (*plainHandler)(nil)
+
+// Enabled reports whether records of the level are written.
+func (h *plainHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+// Handle writes a record as one line.
+func (h *plainHandler) Handle(_ context.Context, r slog.Record) error {
+	text := "leased: " + strings.TrimPrefix(r.Message, "leased: ")
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" {
+			text += ": " + a.Value.String()
+		} else {
+			text += fmt.Sprintf(", %s %s", a.Key, a.Value)
+		}
+		return true
+	})
+	_, err := fmt.Fprintln(h.out, secret.Hide(oneLine(text)))
+	return err
+}
+
+// WithAttrs returns the same handler: it omits attributes of the logger.
+func (h *plainHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// WithGroup returns the same handler: it omits groups.
+func (h *plainHandler) WithGroup(string) slog.Handler { return h }

@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
 // Names in a table cannot control the terminal or break its lines.
@@ -18,4 +20,19 @@ func TestRowEscapesNames(t *testing.T) {
 	row(w, "", 7)
 	require.NoError(t, w.Flush())
 	require.Equal(t, "RESOURCE  HOLDER\na\\x1b[2J  b\\x0a\\u202ec\\x09d\n-         7\n", out.String())
+}
+
+// The state of a cluster warns when tokens come near the bound of the gates, in either mode.
+func TestClusterStatusWarnsOfLargeTokens(t *testing.T) {
+	t.Parallel()
+	for warns, status := range map[bool]*pb.StatusResponse{
+		false: {LastToken: 1 << 39, Redis: []*pb.RedisNode{{Max: 1 << 39}}},
+		true:  {LastToken: 7, Redis: []*pb.RedisNode{{Max: 7}, {Max: 1<<39 + 1}}},
+	} {
+		var out strings.Builder
+		w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		tableOfCluster(w, status, nil)
+		require.NoError(t, w.Flush())
+		require.Equal(t, warns, strings.Contains(out.String(), "warning: tokens have reached 549755813889"), out.String())
+	}
 }

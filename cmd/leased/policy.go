@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,33 +9,26 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease"
 )
 
-func newPolicy() *cobra.Command {
-	c := &cobra.Command{Use: "policy", Short: "Show and change the mode and timings of locks", Args: cobra.NoArgs}
-	c.AddCommand(newPolicyShow(), newPolicySet(), newPolicyApply(), newPolicyDelete())
-	return c
-}
-
-func newPolicyShow() *cobra.Command {
-	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies and the migrations in progress",
-		Long: "Show the policies that apply to locks whose names start with PREFIX, or all policies. The policy with the\n" +
-			"longest matching prefix applies. Migrations in progress are shown with what they wait for. If the member that\n" +
-			"answers has policies in its configuration file, the column FILE shows where they differ. The policies of a file\n" +
-			"take effect only when a cluster is created, or by `leased policy apply`.",
-		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
+func setUpPolicyShow(c *cobra.Command) {
+	c.Aliases = []string{"list"}
+	c.Args = cobra.MaximumNArgs(1)
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
+		got, err := fetch(c.Context(), a, api.ListPolicies, &pb.ListPoliciesRequest{})
 		if err != nil {
 			return err
 		}
 		narrow(got, prefixOf(args))
-		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { tableOfPolicies(t, got) })
+		return o.print(c, got, func(t *tabwriter.Writer) { tableOfPolicies(t, got) })
 	}
-	return c
 }
 
 // narrow keeps the policies that apply to names with a prefix.
@@ -86,35 +80,19 @@ func migrationText(m *pb.Migration) string {
 	return text
 }
 
-const policySetLong = `Set the policy of the locks whose names start with PREFIX.
-
-A change of mode is a migration: the locks are not granted until it is complete. A migration from correctness mode
-waits until no lock is held; a migration from efficiency mode waits for the longest TTL of the Redis fleet. With
---now it does not wait, and holders lose their leases; gates refuse their late writes either way. Clients follow the
-migration automatically.
-
-The command waits until the migration is complete. Ctrl-C ends only the command: the service completes the migration
-even if the leader changes. --abort ends a migration that is not complete, and the locks keep their mode.
-
-Flags that are not given keep their values in an existing policy; an empty value such as --ttl '' restores the
-default. Efficiency mode has no lock-delay. PREFIX may end with *; '*' alone applies to all locks.`
-
-func newPolicySet() *cobra.Command {
+func setUpPolicySet(c *cobra.Command) {
 	p := &pb.Policy{}
 	var now, abort, noWait bool
-	c := &cobra.Command{Use: "set PREFIX* (--mode MODE | --abort)", Short: "Set the policy of the locks whose names start with PREFIX",
-		Long: policySetLong,
-		Example: "  leased policy set 'report/*' --mode efficiency --ttl 30s\n" +
-			"  leased policy set 'report/*' --mode correctness --now\n" +
-			"  leased policy set 'report/*' --abort",
-		Args: exactly(1, "a prefix followed by *")}
+	c.Args = exactly(1, "a prefix followed by *")
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&p.Mode, "mode", "", "efficiency or correctness")
 	flags.StringVar(&p.Ttl, "ttl", "", "default TTL of a lease (default: 10s)")
 	flags.StringVar(&p.Renew, "renew", "", "time between renewals (default: a third of the TTL)")
-	flags.StringVar(&p.Drift, "drift", "", "safety margin for clock drift, subtracted from the TTL by the holder (default: 1% of the TTL plus 2ms)")
-	flags.StringVar(&p.LockDelay, "lock-delay", "", "time before a lock is granted again after its holder's session expired (correctness mode only)")
+	flags.StringVar(&p.Drift, "drift", "", "safety margin for clock drift, subtracted from the TTL by the holder "+
+		"(default: 1% of the TTL plus 2ms)")
+	flags.StringVar(&p.LockDelay, "lock-delay", "", "time before a lock is granted again after its holder's session "+
+		"expired (correctness mode only)")
 	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases: holders lose them")
 	flags.BoolVar(&noWait, "no-wait", false, "return when the migration has started")
 	flags.BoolVar(&abort, "abort", false, "abort the migration in progress; the locks keep their mode")
@@ -127,7 +105,7 @@ func newPolicySet() *cobra.Command {
 			return usageError(errors.New("--abort cannot be combined with --mode or --now: the locks keep their mode"))
 		case abort:
 			return abortMigration(c, a, o, p.Prefix)
-		case p.Mode == "" && !slices.ContainsFunc(policyTimings, flags.Changed):
+		case p.Mode == "" && !slices.ContainsFunc(policyTimings[:], flags.Changed):
 			return usageError(errModeMissing)
 		}
 		got, err := a.setPolicy(c, p, now)
@@ -136,23 +114,16 @@ func newPolicySet() *cobra.Command {
 		}
 		return a.finish(c, o, got, p.Mode, noWait, fmt.Sprintf("locks %s* have mode %s", p.Prefix, p.Mode))
 	}
-	return c
 }
 
 func abortMigration(c *cobra.Command, a *access, o *output, prefix string) error {
-	got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.AbortMigration, &pb.AbortMigrationRequest{Prefix: prefix})
-	if err != nil {
-		return err
-	}
-	return o.say(c, got, "aborted the migration of %s*; the locks keep their mode", prefix)
+	got, err := fetch(c.Context(), a, api.AbortMigration, &pb.AbortMigrationRequest{Prefix: prefix})
+	return o.say(c, got, err, "aborted the migration of %s*; the locks keep their mode", prefix)
 }
 
-func newPolicyDelete() *cobra.Command {
+func setUpPolicyDelete(c *cobra.Command) {
 	var now, noWait bool
-	c := &cobra.Command{Use: "delete PREFIX*", Short: "Delete the policy for a prefix",
-		Long: "Delete the policy for a prefix. The policy of the next shorter prefix then applies, or correctness mode if\n" +
-			"there is none. If this changes the mode, it is a migration, as with `leased policy set`.",
-		Example: "  leased policy delete 'report/*'", Args: exactly(1, "a prefix followed by *")}
+	c.Args = exactly(1, "a prefix followed by *")
 	a, o := addAccess(c), addOutput(c)
 	c.Flags().BoolVar(&now, "now", false, "if the mode changes, do not wait for leases: holders lose them")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the migration has started")
@@ -161,11 +132,155 @@ func newPolicyDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.DeletePolicy, &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
+		got, err := fetch(c.Context(), a, api.DeletePolicy, &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
 		if err != nil {
 			return err
 		}
 		return a.finish(c, o, got, "", noWait, fmt.Sprintf("deleted the policy of %s*", prefix))
 	}
-	return c
 }
+
+func setUpPolicyApply(c *cobra.Command) {
+	var now, noWait bool
+	c.Args = exactly(1, "a YAML file with policies")
+	a, o := addAccess(c), addOutput(c)
+	c.Flags().BoolVar(&now, "now", false, "if a mode changes, do not wait for leases: holders lose them")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the migrations have started")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		policies, err := settings.ReadPolicies(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		have, err := fetch(c.Context(), a, api.ListPolicies, &pb.ListPoliciesRequest{})
+		if err != nil {
+			return err
+		}
+		for _, p := range policies {
+			want := wire.FromPolicy(p)
+			if old := findPolicy(have.Policies, want.Prefix); old != nil && drift(old, want) == "" {
+				if err := o.say(c, old, nil, "locks %s* already have this policy", want.Prefix); err != nil {
+					return err
+				}
+				continue
+			}
+			got, err := fetch(c.Context(), a, api.SetPolicy, &pb.SetPolicyRequest{Policy: want, Now: now})
+			if err != nil {
+				return fmt.Errorf("set the policy for %s*: %w", want.Prefix, err)
+			}
+			done := fmt.Sprintf("locks %s* have mode %s", want.Prefix, want.Mode)
+			if err := a.finish(c, o, got, want.Mode, noWait, done); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// findPolicy returns the policy for exactly this prefix, or nil.
+func findPolicy(all []*pb.Policy, prefix string) *pb.Policy {
+	for _, p := range all {
+		if p.Prefix == prefix {
+			return p
+		}
+	}
+	return nil
+}
+
+// drift returns the fields of a policy in a file that differ from the policy in
+// effect, "" if none does.
+func drift(have, file *pb.Policy) string {
+	var differ []string
+	compare := func(name, have, file string) {
+		if have != file {
+			differ = append(differ, name+" "+cmp.Or(file, "by default"))
+		}
+	}
+	compare("mode", cmp.Or(have.Next, have.Mode), file.Mode) // a migration ends with Next
+	for i, name := range policyTimings {
+		compare(name, *timings(have)[i], *timings(file)[i])
+	}
+	return strings.Join(differ, ", ")
+}
+
+// fileColumn returns how the file of a member differs from the policy in effect.
+func fileColumn(all *pb.ListPoliciesResponse, p *pb.Policy) string {
+	file := findPolicy(all.FilePolicies, p.Prefix)
+	switch {
+	case file == nil:
+		return "not in the file"
+	case drift(p, file) == "":
+		return "same"
+	}
+	return "differs: " + drift(p, file)
+}
+
+// tableOfDrift lists the policies that only the file has, and says what that means.
+func tableOfDrift(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
+	differ := false
+	for _, file := range all.FilePolicies {
+		p := findPolicy(all.Policies, file.Prefix)
+		if p == nil {
+			row(t, file.Prefix+"*", "not in effect", "", "", "", "", "only in the file: mode "+file.Mode)
+		}
+		differ = differ || p == nil || drift(p, file) != ""
+	}
+	if differ {
+		fmt.Fprintf(t, "\nThe file of member %s differs from the policies in effect; "+
+			"`leased policy apply FILE` applies a file.\n", all.Member)
+	}
+}
+
+// mergeAttempts bounds the retries when others change the topology between read
+// and write.
+const mergeAttempts = 5
+
+// policyTimings are the flags of policy set with a duration.
+var policyTimings = [...]string{"ttl", "renew", "drift", "lock-delay"}
+
+var errModeMissing = errors.New("--mode is required: efficiency or correctness")
+
+// setPolicy sets a policy. Fields that the flags do not give keep the values of the
+// existing policy. It fills in p.
+func (a *access) setPolicy(c *cobra.Command, p *pb.Policy, now bool) (got *pb.SetPolicyResponse, err error) {
+	given := proto.CloneOf(p)
+	err = a.call(c.Context(), func(service api) error {
+		for try := 1; ; try++ {
+			all, err := service.ListPolicies(c.Context(), &pb.ListPoliciesRequest{})
+			if err != nil {
+				return err
+			}
+			if err := merge(p, given, all.Policies, c.Flags().Changed); err != nil {
+				return err
+			}
+			got, err = service.SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p, Version: all.Version, Now: now})
+			why := wire.FromStatus(err)
+			if !errors.Is(why, wire.ErrOutdated) || errors.Is(why, lease.ErrUncertain) || try == mergeAttempts {
+				return err
+			}
+		}
+	})
+	return got, err
+}
+
+// merge fills p with the given fields, and the rest from the existing policy for
+// the same prefix.
+func merge(p, given *pb.Policy, all []*pb.Policy, changed func(flag string) bool) error {
+	old := findPolicy(all, given.Prefix)
+	p.Mode = cmp.Or(given.Mode, old.GetNext(), old.GetMode())
+	if p.Mode == "" {
+		return usageError(fmt.Errorf("%s* has no policy yet: %w", given.Prefix, errModeMissing))
+	}
+	to, from := timings(p), timings(given)
+	for i, flag := range policyTimings {
+		if *to[i] = *from[i]; !changed(flag) && old != nil {
+			*to[i] = *timings(old)[i]
+		}
+	}
+	if p.Mode == "efficiency" && !changed("lock-delay") {
+		p.LockDelay = ""
+	}
+	return nil
+}
+
+// timings returns the fields of a policy that policyTimings names.
+func timings(p *pb.Policy) [4]*string { return [4]*string{&p.Ttl, &p.Renew, &p.Drift, &p.LockDelay} }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // Fields that are not given keep their values.
@@ -24,16 +24,20 @@ func TestPolicyMerge(t *testing.T) {
 		"a mode": {&pb.Policy{Prefix: "job/", Mode: "correctness"},
 			&pb.Policy{Prefix: "job/", Mode: "correctness", Ttl: "42s", Renew: "2s", Drift: "1s", LockDelay: "3s"}, nil},
 		"a timing": {&pb.Policy{Prefix: "job/", Renew: "4s"},
-			&pb.Policy{Prefix: "job/", Mode: "correctness", Ttl: "42s", Renew: "4s", Drift: "1s", LockDelay: "3s"}, []string{"renew"}},
+			&pb.Policy{Prefix: "job/", Mode: "correctness", Ttl: "42s", Renew: "4s", Drift: "1s", LockDelay: "3s"},
+			[]string{"renew"}},
 		"a default": {&pb.Policy{Prefix: "job/"},
 			&pb.Policy{Prefix: "job/", Mode: "correctness", Renew: "2s", Drift: "1s", LockDelay: "3s"}, []string{"ttl"}},
 		"no delay in efficiency mode": {&pb.Policy{Prefix: "job/", Mode: "efficiency"},
 			&pb.Policy{Prefix: "job/", Mode: "efficiency", Ttl: "42s", Renew: "2s", Drift: "1s"}, nil},
-		"during a migration": {&pb.Policy{Prefix: "report/", Ttl: "6s"}, &pb.Policy{Prefix: "report/", Mode: "efficiency", Ttl: "6s"}, []string{"ttl"}},
-		"another prefix":     {&pb.Policy{Prefix: "job/1", Mode: "efficiency"}, &pb.Policy{Prefix: "job/1", Mode: "efficiency"}, nil},
+		"during a migration": {&pb.Policy{Prefix: "report/", Ttl: "6s"}, &pb.Policy{Prefix: "report/", Mode: "efficiency",
+			Ttl: "6s"}, []string{"ttl"}},
+		"another prefix": {&pb.Policy{Prefix: "job/1", Mode: "efficiency"},
+			&pb.Policy{Prefix: "job/1", Mode: "efficiency"}, nil},
 	} {
 		p := &pb.Policy{Prefix: c.given.Prefix}
-		require.NoError(t, merge(p, c.given, existing, func(flag string) bool { return slices.Contains(c.flags, flag) }), name)
+		require.NoError(t, merge(p, c.given, existing, func(flag string) bool { return slices.Contains(c.flags, flag) }),
+			name)
 		require.Equal(t, c.want.String(), p.String(), name)
 	}
 	err := merge(&pb.Policy{}, &pb.Policy{Prefix: "new/"}, existing, func(string) bool { return true })
@@ -54,7 +58,8 @@ func TestPrefixToChange(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	for arg, want := range map[string]string{"": "give '*'", "a*b*": "may contain * only at its end", "*b": "may contain *", "**": "may contain *"} {
+	for arg, want := range map[string]string{"": "give '*'", "a*b*": "may contain * only at its end",
+		"*b": "may contain *", "**": "may contain *"} {
 		_, err := prefixToChange(arg)
 		require.ErrorContains(t, err, want)
 		requireUsage(t, err)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,35 +12,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
-func newRedis() *cobra.Command {
-	c := &cobra.Command{Use: "redis", Short: "Show and change the Redis nodes of efficiency mode", Args: cobra.NoArgs}
-	c.AddCommand(newRedisStatus(), newRedisFleet(), newRedisInit())
-	return c
-}
-
-func newRedisStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show the state of the Redis nodes, as seen by the member at --endpoint",
-		Long: "Show the state of the Redis nodes, as seen by the member at --endpoint. A node votes while it has its data.\n" +
-			"A node that was restarted or emptied is empty: the service assigns it a new range of tokens, and it votes\n" +
-			"again after the longest TTL. MAX is the largest token that a node has accepted; it accepts tokens above\n" +
-			"FLOOR, up to CEILING, from clients with VERSION of the policies. SKEW is the difference between the clocks\n" +
-			"of the node and the member.", Args: cobra.NoArgs}
+func setUpRedisStatus(c *cobra.Command) {
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		got, err := a.fleet(c.Context())
+		got, err := someFleet(a.fleet(c.Context()))
 		if err != nil {
 			return err
 		}
-		if len(got.GetFleet().GetAddresses()) == 0 {
-			return errNoFleet
-		}
-		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
+		return o.print(c, got, func(t *tabwriter.Writer) {
 			row(t, "NODE", "STATE", "VERSION", "MAX", "FLOOR", "CEILING", "SKEW")
 			for _, n := range got.Nodes {
 				row(t, n.Address, stateOf(n), number(n.Version), number(n.Max), number(n.Floor), number(n.Ceiling), n.Skew)
@@ -46,24 +33,31 @@ func newRedisStatus() *cobra.Command {
 			fmt.Fprintf(t, "\n%s\n", fleetText(got))
 		})
 	}
-	return c
 }
 
-var errNoFleet = fmt.Errorf("the service has no Redis nodes, and so no efficiency mode; add them with `leased redis fleet set HOST:PORT...`")
+var errNoFleet = errors.New("the service has no Redis nodes, and so no efficiency mode; " +
+	"add them with `leased redis fleet set HOST:PORT...`")
+
+// someFleet returns the fleet of an answer, or errNoFleet if the service has none.
+func someFleet(got *pb.GetFleetResponse, err error) (*pb.GetFleetResponse, error) {
+	if err == nil && len(got.GetFleet().GetAddresses()) == 0 {
+		err = errNoFleet
+	}
+	return got, err
+}
 
 // fleet returns the fleet, from any member.
 func (a *access) fleet(ctx context.Context) (*pb.GetFleetResponse, error) {
-	return fetch(ctx, a, pb.NewRedisServiceClient, pb.RedisServiceClient.GetFleet, &pb.GetFleetRequest{})
+	return fetch(ctx, a, api.GetFleet, &pb.GetFleetRequest{})
 }
 
 // leaderFleet returns the fleet from the leader, which also knows what it waits for.
 func (a *access) leaderFleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
-	err = a.call(ctx, func(conn *grpc.ClientConn) error {
+	err = a.call(ctx, func(service api) error {
 		// Any member answers GetFleet; this call fails unless the member is the leader.
-		if _, err := pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{}); err != nil {
-			return err
+		if _, err = service.ListPolicies(ctx, &pb.ListPoliciesRequest{}); err == nil {
+			got, err = service.GetFleet(ctx, &pb.GetFleetRequest{})
 		}
-		got, err = pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
 		return err
 	})
 	return got, err
@@ -90,7 +84,7 @@ func stateOf(n *pb.RedisNode) string {
 
 // deniesAccess reports whether a node answered but rejected the credentials.
 func deniesAccess(text string) bool {
-	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "NOPERM"}, func(code string) bool { return strings.Contains(text, code) })
+	return strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH") || strings.Contains(text, "NOPERM")
 }
 
 // oneLine joins the lines of a text, such as those of joined errors.
@@ -112,8 +106,8 @@ func roundText(text string) string {
 
 // fleetText describes the fleet in one line.
 func fleetText(f *pb.GetFleetResponse) string {
-	text := fmt.Sprintf("%s, namespace %s, longest TTL %s; version %d, ceiling %d", count(len(f.Fleet.GetAddresses()), "node"),
-		f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
+	text := fmt.Sprintf("%s, namespace %s, longest TTL %s; version %d, ceiling %d",
+		count(len(f.Fleet.GetAddresses()), "node"), f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
 	switch {
 	case f.Next != nil:
 		text += "; changing to " + strings.Join(f.Next.Addresses, " ")
@@ -137,21 +131,25 @@ func count(n int, thing string) string {
 }
 
 // redisFlags are the flags of a command that connects to Redis itself.
-type redisFlags struct{ nodes redisaccess.Nodes }
+type redisFlags struct{ nodes settings.RedisNodes }
 
 // addRedisAccess adds the flags to a command. The password comes from the
 // environment or a file, never from a flag.
 func addRedisAccess(c *cobra.Command) *redisFlags {
 	f := &redisFlags{}
 	flags, n := c.Flags(), &f.nodes
-	flags.StringVar(&n.User, "redis-user", fromEnv("LEASED_REDIS_USER", ""), "ACL user on the Redis nodes (LEASED_REDIS_USER)")
+	fromEnvironment(flags, &n.User, "redis-user", "", "ACL user on the Redis nodes")
 	flags.StringVar(&n.PasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""),
-		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+redisaccess.PasswordVariable+")")
-	flags.BoolVar(&n.TLS, "redis-tls", isTrue("LEASED_REDIS_TLS"), "encrypt the connections to the Redis nodes (LEASED_REDIS_TLS)")
-	flags.StringVar(&n.CA, "redis-tls-ca", fromEnv("LEASED_REDIS_TLS_CA", ""), "PEM file with the CA of the Redis nodes' certificates (LEASED_REDIS_TLS_CA)")
-	flags.StringVar(&n.Cert, "redis-tls-cert", fromEnv("LEASED_REDIS_TLS_CERT", ""), "PEM file with your certificate, if the Redis nodes require one (LEASED_REDIS_TLS_CERT)")
-	flags.StringVar(&n.Key, "redis-tls-key", fromEnv("LEASED_REDIS_TLS_KEY", ""), "PEM file with the key of that certificate (LEASED_REDIS_TLS_KEY)")
-	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"), "allow sending the password unencrypted to another host (LEASED_REDIS_INSECURE)")
+		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+
+			settings.PasswordVariable+")")
+	flags.BoolVar(&n.TLS, "redis-tls", isTrue("LEASED_REDIS_TLS"),
+		"encrypt the connections to the Redis nodes (LEASED_REDIS_TLS)")
+	fromEnvironment(flags, &n.CA, "redis-tls-ca", "", "PEM file with the CA of the Redis nodes' certificates")
+	fromEnvironment(flags, &n.Cert, "redis-tls-cert", "",
+		"PEM file with your certificate, if the Redis nodes require one")
+	fromEnvironment(flags, &n.Key, "redis-tls-key", "", "PEM file with the key of that certificate")
+	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"),
+		"allow sending the password unencrypted to another host (LEASED_REDIS_INSECURE)")
 	return f
 }
 
@@ -162,7 +160,7 @@ func isTrue(variable string) bool {
 }
 
 // access checks the flags and reads the files.
-func (f *redisFlags) access() (*redisaccess.Nodes, error) {
+func (f *redisFlags) access() (*settings.RedisNodes, error) {
 	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
 		if value := fromEnv(variable, "false"); value != "" {
 			if _, err := strconv.ParseBool(value); err != nil {
@@ -170,7 +168,7 @@ func (f *redisFlags) access() (*redisaccess.Nodes, error) {
 			}
 		}
 	}
-	f.nodes.Password = fromEnv(redisaccess.PasswordVariable, "")
+	f.nodes.Password = fromEnv(settings.PasswordVariable, "")
 	if setting, rule := f.nodes.Broken("redis-"); rule != "" {
 		return nil, usageError(fmt.Errorf("%s %s", setting, rule))
 	}
@@ -178,4 +176,105 @@ func (f *redisFlags) access() (*redisaccess.Nodes, error) {
 		return nil, usageError(err)
 	}
 	return &f.nodes, nil
+}
+
+func setUpFleetShow(c *cobra.Command) {
+	a, o := addAccess(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		got, err := someFleet(a.fleet(c.Context()))
+		if err != nil {
+			return err
+		}
+		return o.print(c, got, func(t *tabwriter.Writer) {
+			for _, address := range got.Fleet.Addresses {
+				fmt.Fprintln(t, address)
+			}
+			fmt.Fprintf(t, "\n%s\n", fleetText(got))
+		})
+	}
+}
+
+func setUpFleetSet(c *cobra.Command) {
+	r := &pb.SetFleetRequest{Fleet: &pb.RedisFleet{}}
+	var noWait bool
+	c.Args = atLeast(1, "the addresses of the Redis nodes, HOST:PORT")
+	a, o := addAccess(c), addOutput(c)
+	flags := c.Flags()
+	flags.StringVar(&r.Fleet.Namespace, "namespace", "",
+		"prefix of the keys in Redis (default: unchanged, or "+redlockadapter.DefaultNamespace+")")
+	flags.StringVar(&r.Fleet.MaxTtl, "max-ttl", "",
+		"longest TTL of a lease (default: unchanged, or "+redlockadapter.DefaultMaxTTL.String()+")")
+	flags.BoolVar(&r.Now, "now", false, "do not wait until the leases of the old fleet have expired")
+	flags.BoolVar(&r.Force, "force", false, "change even if a quorum of the old fleet (lost for good) or of the new "+
+		"fleet cannot be reached")
+	flags.BoolVar(&noWait, "no-wait", false, "return when the change has started")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		r.Fleet.Addresses = settings.Split(strings.Join(args, ","))
+		if err := a.fillFleet(c.Context(), r.Fleet); err != nil {
+			return err
+		}
+		got, err := fetch(c.Context(), a, api.SetFleet, r)
+		if err != nil {
+			return err
+		}
+		if noWait {
+			return o.say(c, got, nil, "the change of the fleet has started; see `leased redis status`")
+		}
+		if err := a.followFleet(c, r.Fleet, got.Version); err != nil {
+			return err
+		}
+		if len(r.Fleet.Addresses) == 1 {
+			return o.say(c, got, nil, "1 Redis node serves efficiency mode")
+		}
+		return o.say(c, got, nil, "%d Redis nodes serve efficiency mode", len(r.Fleet.Addresses))
+	}
+}
+
+// fillFleet fills the fields that were not given from the current fleet.
+func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
+	current, err := a.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	old := current.GetFleet()
+	if current.GetNext() != nil {
+		old = current.Next
+	}
+	f.Namespace = cmp.Or(f.Namespace, old.GetNamespace(), redlockadapter.DefaultNamespace)
+	f.MaxTtl = cmp.Or(f.MaxTtl, old.GetMaxTtl(), redlockadapter.DefaultMaxTTL.String())
+	return nil
+}
+
+// followFleet returns when the fleet of a version is ready.
+func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint64) error {
+	const interrupted = "the change of the fleet continues; see `leased redis status`"
+	return follow(c, interrupted, func(ctx context.Context) (step, bool, error) {
+		got, err := a.fleet(ctx)
+		switch {
+		case err != nil:
+			return step{}, false, err
+		case got.Version < version:
+			return step{text: "waiting for this member to apply the change"}, false, nil
+		case got.Next == nil && !sameNodes(got.Fleet, want):
+			return step{}, false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
+		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):
+			return step{}, true, nil
+		}
+		return newStep(fleetText(got)), false, nil
+	})
+}
+
+func sameNodes(a, b *pb.RedisFleet) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a.GetAddresses())), slices.Sorted(slices.Values(b.GetAddresses())))
+}
+
+// quorumVotes reports whether a quorum of the nodes votes.
+func quorumVotes(nodes []*pb.RedisNode) bool {
+	votes := 0
+	for _, n := range nodes {
+		if n.Error == "" && !n.Empty && !n.Unnamed {
+			votes++
+		}
+	}
+	return 2*votes > len(nodes)
 }

@@ -19,18 +19,6 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-const redisInitLong = `Set the floor of tokens in efficiency mode when the service cannot determine it. Every later token is above the floor.
-Without --floor the command changes nothing and proposes a value; the marks of your gates show the largest token in use.
-A floor below the proposal is rejected unless --force is given, and so is any floor while a Redis node reports that another
-fleet has replaced its own: set that fleet with ` + "`leased redis fleet set --force`" + ` instead.
-
-A service needs this only after ` + "`leased snapshot restore` or `leased cluster recover`" + `, and only if a quorum of the Redis nodes
-has lost its data too. New, restarted and emptied nodes recover automatically.
-
-With --redis the command initializes nodes without a service, for programs that use redlockadapter alone: once when the
-nodes are new (--floor 0), and again if a majority of them has lost everything. It then waits for one maximal TTL
-(--redis-max-ttl), and until the floor is on disk on a majority of the nodes.`
-
 // initFlags are the flags of redis init.
 type initFlags struct {
 	access    *access
@@ -43,21 +31,18 @@ type initFlags struct {
 	force     bool
 }
 
-func newRedisInit() *cobra.Command {
+func setUpRedisInit(c *cobra.Command) {
 	f := &initFlags{}
-	c := &cobra.Command{Use: "init [--floor TOKEN]", Short: "Set the floor of tokens when efficiency mode cannot determine it", Long: redisInitLong,
-		Example: "  leased redis init                       # does the service need a floor, and which one?\n" +
-			"  leased redis init --floor 8589934592\n" +
-			"  leased redis init --redis 127.0.0.1:6379 --floor 0   # a new Redis node without a service",
-		Args: cobra.NoArgs}
 	f.access, f.output, f.redis = addAccess(c), addOutput(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this value")
 	flags.BoolVar(&f.force, "force", false,
 		"accept a floor below the proposal of the service, or a fleet that its nodes report as replaced")
 	flags.StringVar(&f.nodes, "redis", "", "nodes without a service, HOST:PORT, separated by commas")
-	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis; with --redis")
-	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest TTL of a lease, the same as in the programs; with --redis")
+	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace,
+		"prefix of the keys in Redis; with --redis")
+	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL,
+		"longest TTL of a lease, the same as in the programs; with --redis")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch given := c.Flags().Changed("floor"); {
 		case f.nodes != "":
@@ -68,7 +53,6 @@ func newRedisInit() *cobra.Command {
 			return f.propose(c)
 		}
 	}
-	return c
 }
 
 // provide sets the floor of the service. A floor below its proposal may be below
@@ -79,15 +63,13 @@ func (f *initFlags) provide(c *cobra.Command) error {
 	case err != nil:
 		return err
 	case !f.force && !got.Ready && f.floor < got.ProposedFloor:
-		return usageError(fmt.Errorf("--floor (%d) is below %d, the proposal of the service, which is above all tokens that it knows; "+
-			"give --floor %d, or --force if you are sure that all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
+		return usageError(fmt.Errorf("--floor (%d) is below %d, the proposal of the service, which is above all tokens "+
+			"that it knows; give --floor %d, or --force if you are sure that all granted tokens are below yours",
+			f.floor, got.ProposedFloor, got.ProposedFloor))
 	}
-	done, err := fetch(c.Context(), f.access, pb.NewRedisServiceClient, pb.RedisServiceClient.ProvideFloor,
+	done, err := fetch(c.Context(), f.access, api.ProvideFloor,
 		&pb.ProvideFloorRequest{Floor: f.floor, Force: f.force})
-	if err != nil {
-		return err
-	}
-	return f.output.say(c, done, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
+	return f.output.say(c, done, err, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
 }
 
 // propose prints whether the service needs a floor, and a proposal.
@@ -102,13 +84,14 @@ func (f *initFlags) propose(c *cobra.Command) error {
 	case len(got.GetFleet().GetAddresses()) == 0:
 		return errNoFleet
 	case got.Ready:
-		return f.output.say(c, got, "nothing to do: efficiency mode is ready")
+		return f.output.say(c, got, nil, "nothing to do: efficiency mode is ready")
 	}
 	why := "efficiency mode is not ready"
 	if got.WaitingFor != "" {
 		why = "efficiency mode is waiting for: " + got.WaitingFor
 	}
-	return f.output.say(c, got, "%s\nIf that cannot happen, set a floor. This one is above all tokens that the service knows:\n  leased redis init --floor %d",
+	return f.output.say(c, got, nil, "%s\nIf that cannot happen, set a floor. This one is above all tokens that the "+
+		"service knows:\n  leased redis init --floor %d",
 		why, got.ProposedFloor)
 }
 
@@ -125,15 +108,23 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 	if !given {
 		floor, known := proposal(reports)
 		if !known {
-			return f.output.say(c, &pb.GetFleetResponse{}, "fewer than a majority of the nodes can report the largest token; "+
-				"find the largest mark of your gates, and give a --floor well above it")
+			return f.output.say(c, &pb.GetFleetResponse{}, nil,
+				"fewer than a majority of the nodes can report the largest token; "+
+					"find the largest mark of your gates, and give a --floor well above it")
 		}
-		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, "initialize the nodes with\n  leased redis init%s --floor %d", redisFlagsGiven(c.Flags()), floor)
+		before, after := "initialize the nodes with", ""
+		if floor == fencing.None {
+			before = "the nodes have no state. If they have never granted a token, initialize them with"
+			after = "\nOtherwise tokens would repeat: find the largest mark of your gates, and give a --floor well above it."
+		}
+		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, nil,
+			"%s\n  leased redis init%s --floor %d%s", before, redisFlagsGiven(c.Flags()), floor, after)
 	}
 	if err := redlockadapter.Init(c.Context(), config, fencing.Token(f.floor)); err != nil {
 		return err
 	}
-	return f.output.say(c, &pb.GetFleetResponse{Fleet: &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}},
+	fleet := &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}
+	return f.output.say(c, &pb.GetFleetResponse{Fleet: fleet}, nil,
 		"initialized %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
 }
 
@@ -160,7 +151,7 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 	if err != nil {
 		return redlockadapter.Config{}, err
 	}
-	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: connectTimeout}
+	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: min(connectTimeout, f.maxTTL)}
 	for _, address := range settings.Split(f.nodes) {
 		if err := access.Check([]string{address}); err != nil {
 			return config, usageError(err)
@@ -184,7 +175,8 @@ func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Rep
 	for _, n := range backend.NodeStatuses(ctx) {
 		reports = append(reports, n.Report)
 		if live := n.Report.Live; live != nil && live.Ceiling < fencing.MaxToken {
-			refused = errors.Join(refused, fmt.Errorf("node %s belongs to a service, which initializes it automatically; omit --redis", n.Addr))
+			refused = errors.Join(refused, fmt.Errorf("node %s belongs to a service, which initializes it automatically; "+
+				"omit --redis", n.Addr))
 		}
 	}
 	return reports, refused

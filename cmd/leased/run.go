@@ -9,18 +9,19 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/cmd/leased/internal/demo"
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
@@ -28,6 +29,8 @@ const (
 	guardCommand = "run-guard"
 	// holdCommand is the hidden command that becomes the user's command.
 	holdCommand = "run-hold"
+	// holderCommand is the hidden command of the two processes of `leased demo pause`.
+	holderCommand = "demo-holder"
 	// releaseTimeout bounds the release of the lease at the end.
 	releaseTimeout = 5 * time.Second
 	// closeTimeout bounds it when the lease is already lost.
@@ -39,6 +42,7 @@ type runFlags struct {
 	access     *access
 	ttl, grace time.Duration
 	wait       time.Duration
+	atLeast    time.Duration
 	noWait     bool
 	shared     bool
 	permits    int
@@ -48,58 +52,66 @@ type runFlags struct {
 	signed     bool
 	redis      *redisFlags
 	noRedis    bool
+	line       *waitingLine // of lock and elect
 }
 
-func newRun() *cobra.Command {
+func setUpRun(c *cobra.Command) {
 	f := &runFlags{}
-	c := &cobra.Command{Use: "run RESOURCE [flags] -- COMMAND [ARGUMENT...]", Short: "Run a command under a lease",
-		Long: "Acquire a lock, run a command, and release the lock. The command's environment contains the token in\n" +
-			"LEASED_TOKEN and the resource name for a gate in LEASED_RESOURCE. If the lease is lost or cannot be\n" +
-			"renewed, the command's process group gets SIGTERM, and SIGKILL after --grace, both before the lease's\n" +
-			"deadline. This needs no network, and works even if `leased run` itself is stopped or killed. Processes\n" +
-			"that leave the group, such as daemons, are not stopped. Do not use Ctrl-Z: it stops only the command.\n\n" +
-			"Signals are passed on to the process group. While `leased run` waits for the lock, SIGINT, SIGTERM,\n" +
-			"SIGHUP and SIGQUIT end it; other signals reach the command when it starts. Processes that the command\n" +
-			"leaves behind in its process group are killed before the lock is released.\n\n" +
-			"Locks in efficiency mode are acquired from the Redis nodes directly, or through the service if this\n" +
-			"machine cannot reach the nodes.\n\n" + exitCodes,
-		Example: "  leased run nightly -- ./backup.sh\n  leased run nightly --no-wait -- ./backup.sh\n  leased run workers --permits 3 -- ./worker",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) < 2 || c.ArgsLenAtDash() != 1 {
-				return usageError(errors.New("run needs the name of a lock, then -- and a command, for example: leased run nightly -- ./backup.sh"))
-			}
-			return nil
-		}}
-	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	c.Long += "\n\n" + exitCodes
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) < 2 || c.ArgsLenAtDash() != 1 {
+			return usageError(errors.New("run needs the name of a lock, then -- and a command, for example: leased run " +
+				"nightly -- ./backup.sh"))
+		}
+		return nil
+	}
+	f.addClient(c)
+	f.addKind(c)
 	flags := c.Flags()
-	flags.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, at least 1s (default: from the lock's policy)")
 	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default: a fifth of the TTL)")
-	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: no limit)")
-	flags.BoolVar(&f.noWait, "no-wait", false, "fail at once if others hold the lock")
-	flags.BoolVar(&f.shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
-	flags.IntVar(&f.permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
-	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
-	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
-	flags.BoolVar(&f.signed, "signed", false, "put the signed token into LEASED_SIGNED_TOKEN, for gates that verify signatures")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
-	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through the service")
+	flags.DurationVar(&f.atLeast, "at-least", 0, "hold the lock at least this long, so that a host whose clock is "+
+		"late skips the command")
+	flags.BoolVar(&f.signed, "signed", false, "put the signed token into LEASED_SIGNED_TOKEN, for gates that verify "+
+		"signatures")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := positive(flags, "ttl", "grace", "wait"); err != nil {
+		if err := positive(flags, "ttl", "grace", "wait", "at-least"); err != nil {
 			return err
 		}
 		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
 	}
-	return c
 }
 
-func newRunGuard() *cobra.Command {
-	return &cobra.Command{Use: guardCommand, Hidden: true, Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin, os.Stdout) }}
+// addClient adds the flags of all commands that renew a lease while they run.
+func (f *runFlags) addClient(c *cobra.Command) {
+	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	flags := c.Flags()
+	flags.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, at least 1s (default: from the lock's policy)")
+	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
+	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
+	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through "+
+		"the service")
 }
 
-func newRunHold() *cobra.Command {
-	return &cobra.Command{Use: holdCommand, Hidden: true, DisableFlagParsing: true, // the flags are the command's
-		Run: func(_ *cobra.Command, args []string) { os.Exit(supervise.Hold(args)) }}
+// addKind adds the flags for how long to wait, and for what kind of lease.
+func (f *runFlags) addKind(c *cobra.Command) {
+	flags := c.Flags()
+	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: no limit)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail at once if others hold the lock")
+	flags.BoolVar(&f.shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
+	flags.IntVar(&f.permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
+}
+
+// hiddenCommands returns the processes that `leased run` and `leased demo pause` start.
+func hiddenCommands() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: guardCommand, Hidden: true, Args: cobra.NoArgs,
+			Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin, os.Stdout) }},
+		{Use: holdCommand, Hidden: true, DisableFlagParsing: true, // the flags are the command's
+			Run: func(_ *cobra.Command, args []string) { os.Exit(supervise.Hold(args)) }},
+		{Use: holderCommand, Hidden: true, Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error { return demo.Hold(c.Context(), os.Stdin, os.Stdout) }},
+	}
 }
 
 // run acquires the lock, runs the command and releases the lock.
@@ -140,11 +152,42 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		release(client, l, releaseTimeout)
 		return f.notAcquired(resource, err, line.notQueued())
 	}
-	command := supervise.Command{Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
-		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand}, Signals: signals,
+	command := supervise.Command{Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		TTL: f.ttl, Grace: f.grace, Signals: signals,
+		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand},
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
+	began := time.Now()
 	result, err := command.Run(l)
+	const signaled = 128 // an exit code from here on: somebody stopped the command
+	if err == nil && result.Lost == nil && result.Code < signaled {
+		f.keep(l, f.atLeast-time.Since(began), signals)
+	}
 	return f.finish(client, l, result, err)
+}
+
+// keep holds the lease after the command, until a signal ends the program.
+func (f *runFlags) keep(l *lease.Lease, rest time.Duration, signals <-chan os.Signal) {
+	if rest <= 0 {
+		return
+	}
+	if !f.quiet {
+		fmt.Fprintf(os.Stderr, "leased: the command has ended; holding %s for another %v\n", l.Resource(),
+			rest.Round(time.Second))
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-l.Done():
+			return
+		case s := <-signals:
+			if slices.Contains(endSignals, s) {
+				return
+			}
+		}
+	}
 }
 
 // signedEnviron returns the variable with the signed token of a lease.
@@ -161,9 +204,13 @@ func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
 // the reason.
 func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
 	switch {
+	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait && f.access.postgres() != "":
+		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the database was not available for %v: %w",
+			string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
 		if text := f.access.missingMajority(); text != "" {
-			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: no leader for %v: %s", string(resource), f.wait, text)}
+			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: no leader for %v: %s", string(resource), f.wait,
+				text)}
 		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %w; "+
 			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT", string(resource), f.wait, trouble)}
@@ -236,7 +283,7 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 		return nil, err
 	}
 	topology, err := f.access.topology(ctx)
-	if errors.Is(err, errCertificate) { // waiting does not help
+	if errors.Is(err, errCertificate) || errors.Is(err, errAuthority) { // waiting does not help
 		return nil, err
 	}
 	f.ttl = cmp.Or(f.ttl, topology.Policies.For(resource).TTL)
@@ -271,10 +318,13 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 // topology returns the policies that the first member in reach has, or none and the
 // reason.
 func (a *access) topology(ctx context.Context) (topology engine.Topology, err error) {
+	if a.postgres() != "" { // a database has no policies
+		return engine.Topology{}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err = a.call(ctx, func(conn *grpc.ClientConn) error {
-		stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
+	err = a.call(ctx, func(service api) error {
+		stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
 		if err != nil {
 			return err
 		}
@@ -320,10 +370,16 @@ func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, 
 	if f.quiet {
 		level = slog.LevelError
 	}
-	options := []client.Option{
-		client.WithLogger(slog.New(&plainHandler{out: os.Stderr, level: level})),
-		client.WithLeaseOptions(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
+	logger := slog.New(&plainHandler{out: os.Stderr, level: level})
+	named := []lease.Option{lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})}
+	if dsn := f.access.postgres(); dsn != "" {
+		_, backend, err := openPostgres(ctx, dsn, logger)
+		if err != nil {
+			return nil, err
+		}
+		return lease.New(backend, named...)
 	}
+	options := []client.Option{client.WithLogger(logger), client.WithLeaseOptions(named...)}
 	if f.noRedis {
 		options = append(options, client.WithoutRedis())
 	}

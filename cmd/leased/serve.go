@@ -5,41 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 )
 
-// serveExample starts three members on one machine. A test runs it.
-const serveExample = `  # Three members on one machine, each in its own terminal:
-  leased serve --id a --data data/a --listen 127.0.0.1:7420 --raft-listen 127.0.0.1:7421 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
-  leased serve --id b --data data/b --listen 127.0.0.1:7430 --raft-listen 127.0.0.1:7431 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
-  leased serve --id c --data data/c --listen 127.0.0.1:7440 --raft-listen 127.0.0.1:7441 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
-
-  # Read a file and print the resulting settings:
-  leased serve --config /etc/leased.yaml --print-config`
-
-func newServe() *cobra.Command {
+func setUpServe(c *cobra.Command) {
 	var file string
 	var printConfig bool
-	c := &cobra.Command{Use: "serve", Short: "Run a member of the service",
-		Long: "Run a member of the service. Each setting has one name, as a flag (--raft-listen), an environment\n" +
-			"variable (LEASED_RAFT_LISTEN) and a key of the YAML file (raft-listen). Flags override the environment,\n" +
-			"which overrides the file. The file may also contain the initial policies of\n" +
-			"a new cluster, see leased policy.\n\n" +
-			"SIGHUP reloads the certificate, the CA, the users, the member's secret, and the signing key, and\n" +
-			"reopens the audit file. SIGTERM transfers leadership to another member, then stops this one.",
-		Example: serveExample,
-		Args:    cobra.NoArgs}
-	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")
-	c.Flags().BoolVar(&printConfig, "print-config", false, "print every setting with its source, also if some are invalid, and exit")
+	fromEnvironment(c.Flags(), &file, "config", "", "YAML file with the settings")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print every setting with its source, also if some are "+
+		"invalid, and exit")
 	settings.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		load := func() (*settings.Settings, error) { return settings.Load(c.Flags(), os.LookupEnv, file) }
@@ -58,86 +43,69 @@ func newServe() *cobra.Command {
 		for _, unknown := range unknownVariables(os.Environ()) {
 			logger.Warn("unknown environment variable", "variable", unknown.name, "hint", unknown.hint())
 		}
-		slog.SetDefault(logger)
-		signals := make(chan os.Signal, 4)
-		signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)
-		m, err := start(c.Context(), s, logger, signals)
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		m, err := start(ctx, s, logger)
 		if err != nil {
 			return err
 		}
 		logger = logger.With("id", s.ID) // a member adds it itself
 		logger.Info("serving", "api", m.Address(), "raft", m.Node().Address())
 		notifySystem("READY=1")
-		err = waitForEnd(m, logger, signals, load)
+		err = waitForEnd(ctx, m, logger, reload, load)
 		notifySystem("STOPPING=1")
 		if stopErr := m.Stop(); err == nil {
 			err = stopErr
 		}
 		return err
 	}
-	return c
 }
 
-// start starts a member. SIGINT and SIGTERM end it even while it starts.
-func start(parent context.Context, s *settings.Settings, logger *slog.Logger, signals chan os.Signal) (*member.Member, error) {
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	started := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for {
-			select {
-			case signal := <-signals:
-				if signal != syscall.SIGHUP { // the files have just been read
-					cancel(interrupted(signal))
-				}
-			case <-started:
-				return
-			}
-		}
-	}()
+// start starts a member. The end of ctx ends it even while it starts.
+func start(ctx context.Context, s *settings.Settings, logger *slog.Logger) (*member.Member, error) {
+	slog.SetDefault(logger)
 	m, err := member.Start(ctx, s, versionText(), logger)
-	close(started)
-	<-watched
-	if cause := context.Cause(ctx); cause != nil {
+	switch {
+	case ctx.Err() != nil:
 		if m != nil {
 			_ = m.Stop()
 		}
-		return nil, cause
-	}
-	if errors.Is(err, settings.ErrInvalid) {
+		return nil, context.Cause(ctx)
+	case errors.Is(err, settings.ErrInvalid):
 		return nil, usageError(fmt.Errorf("start the member: %w", err))
-	}
-	if err != nil {
+	case err != nil:
 		return nil, &codeError{wire.ExitError, fmt.Errorf("start the member: %w", err)}
 	}
 	return m, nil
 }
 
-// waitForEnd waits until a signal or a failure ends the member. On SIGHUP it
-// reloads the settings, unless load is nil.
-func waitForEnd(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, load func() (*settings.Settings, error)) error {
+// waitForEnd waits until a signal, which ends ctx, or a failure ends the member. On reload it reads the
+// settings again.
+func waitForEnd(ctx context.Context, m *member.Member, logger *slog.Logger, reload <-chan os.Signal,
+	load func() (*settings.Settings, error)) error {
 	for {
 		select {
-		case s := <-signals:
-			if s != syscall.SIGHUP || load == nil {
-				logger.Info("stopping", "signal", s.String())
-				return nil
-			}
-			m.ReopenAudit() // also if the settings are invalid
-			fresh, err := load()
-			if err == nil {
-				err = m.Reload(fresh)
-			}
-			if err != nil {
-				logger.Error("reload failed; the old settings stay in effect", "error", err)
-				continue
-			}
-			logger.Info("reloaded the certificate, the CA, the users, the secret and the signing key; other settings need a restart")
+		case <-ctx.Done():
+			code, _ := explain(context.Cause(ctx))
+			logger.Info("stopping", "signal", syscall.Signal(code-exitSignal).String())
+			return nil
 		case err := <-m.Failed():
 			return err
+		case <-reload:
 		}
+		m.ReopenAudit() // also if the settings are invalid
+		fresh, err := load()
+		if err == nil {
+			err = m.Reload(fresh)
+		}
+		if err != nil {
+			logger.Error("reload failed; the old settings stay in effect", "error", err)
+			continue
+		}
+		logger.Info("reloaded the certificate, the CA, the users, the secret and the signing key; " +
+			"other settings need a restart")
 	}
 }
 
@@ -162,4 +130,22 @@ func newLogger(s *settings.Settings) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// notifySystem reports the state of the service to systemd if NOTIFY_SOCKET is
+// set, see sd_notify(3). It ignores errors.
+func notifySystem(state string) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return
+	}
+	if strings.HasPrefix(name, "@") {
+		name = "\x00" + name[1:] // an abstract socket
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(state))
 }

@@ -71,12 +71,12 @@ func (m *silentMember) serve(t *testing.T) string {
 }
 
 // A command notices that a member has fallen silent, also if the member refused the stream of
-// its heartbeats before. The time is checked by the tests of lease/remote.
+// its heartbeats before. The time is checked by the tests of internal/remote.
 func TestCommandsNoticeSilence(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(ctx context.Context, a *access) error{
 		"call": func(ctx context.Context, a *access) error {
-			_, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Inspect, &pb.InspectRequest{Resource: "a"})
+			_, err := fetch(ctx, a, api.Inspect, &pb.InspectRequest{Resource: "a"})
 			return err
 		},
 		"overview": func(ctx context.Context, a *access) error {

@@ -20,14 +20,8 @@ import (
 // chunkSize is the number of bytes of a file in one message.
 const chunkSize = 1 << 20
 
-func newSnapshot() *cobra.Command {
-	c := &cobra.Command{Use: "snapshot", Short: "Save, inspect and restore the state of the cluster", Args: cobra.NoArgs}
-	c.AddCommand(newSnapshotSave(), newSnapshotInspect(), newSnapshotRestore())
-	return c
-}
-
-func newSnapshotSave() *cobra.Command {
-	c := &cobra.Command{Use: "save FILE", Short: "Write the state of the member at --endpoint to a new file", Args: exactly(1, "a file name")}
+func setUpSnapshotSave(c *cobra.Command) {
+	c.Args = exactly(1, "a file name")
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if _, err := os.Lstat(args[0]); err == nil {
@@ -41,8 +35,8 @@ func newSnapshotSave() *cobra.Command {
 		defer os.Remove(file.Name())
 		defer file.Close()
 		line := progress.New(os.Stderr, time.Now)
-		err = a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			stream, err := pb.NewClusterServiceClient(conn).SaveSnapshot(c.Context(), &pb.SaveSnapshotRequest{})
+		err = a.call(c.Context(), func(service api) error {
+			stream, err := service.SaveSnapshot(c.Context(), &pb.SaveSnapshotRequest{})
 			if err != nil {
 				return err
 			}
@@ -54,7 +48,6 @@ func newSnapshotSave() *cobra.Command {
 		}
 		return keepSnapshot(c, o, file, args[0])
 	}
-	return c
 }
 
 // receiveFile writes the chunks of a snapshot to a file.
@@ -72,7 +65,8 @@ func receiveFile(stream grpc.ServerStreamingClient[pb.Chunk], file io.Writer, li
 			return err
 		}
 		received += int64(len(chunk.Data))
-		line.Show("saving the snapshot: " + progress.Work{Done: received, Total: received + chunk.Left, Elapsed: line.Elapsed()}.Bytes())
+		line.Show("saving the snapshot: " + progress.Work{Done: received, Total: received + chunk.Left,
+			Elapsed: line.Elapsed()}.Bytes())
 	}
 }
 
@@ -88,11 +82,12 @@ func keepSnapshot(c *cobra.Command, o *output, file *os.File, name string) error
 	if err := errors.Join(file.Sync(), os.Rename(file.Name(), name)); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
-	return o.say(c, snapshotInfo(info), "saved %s: log index %d, last token %d, %d locks", name, info.Index, info.LastToken, info.Counts.Locks)
+	return o.say(c, snapshotInfo(info), nil, "saved %s: log index %d, last token %d, %d locks", name, info.Index,
+		info.LastToken, info.Counts.Locks)
 }
 
-func newSnapshotInspect() *cobra.Command {
-	c := &cobra.Command{Use: "inspect FILE", Short: "Check a saved snapshot and show its contents", Args: exactly(1, "a file name")}
+func setUpSnapshotInspect(c *cobra.Command) {
+	c.Args = exactly(1, "a file name")
 	o := addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		file, err := os.Open(args[0])
@@ -107,7 +102,7 @@ func newSnapshotInspect() *cobra.Command {
 			return err
 		}
 		m := snapshotInfo(info)
-		return o.print(c.OutOrStdout(), m, func(t *tabwriter.Writer) {
+		return o.print(c, m, func(t *tabwriter.Writer) {
 			row(t, "log index", m.Index)
 			row(t, "term", m.Term)
 			row(t, "last token", m.LastToken)
@@ -120,30 +115,26 @@ func newSnapshotInspect() *cobra.Command {
 			row(t, "sha256", m.Sha256)
 		})
 	}
-	return c
 }
 
 func snapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
-	return &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256, ChainIndex: info.ChainIndex,
-		ChainHash: info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
+	return &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256,
+		ChainIndex: info.ChainIndex, ChainHash: info.ChainHash,
+		LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
 		Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
 }
 
-func newSnapshotRestore() *cobra.Command {
+func setUpSnapshotRestore(c *cobra.Command) {
 	var yes bool
-	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster with a snapshot",
-		Long: "Replace the state of the whole cluster with a snapshot. The policies of the snapshot take effect, all\n" +
-			"sessions end, and with them all leases in correctness mode. Later tokens are larger by at least 2^32, so that gates\n" +
-			"refuse the old ones.",
-		Args: exactly(1, "a file name")}
+	c.Args = exactly(1, "a file name")
 	a, o := addAccess(c), addOutput(c)
 	c.Flags().BoolVar(&yes, "yes", false, "confirm that the state of the whole cluster is to be replaced")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !yes {
 			return usageError(fmt.Errorf("this replaces the state of the whole cluster with %s; confirm with --yes", args[0]))
 		}
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			stream, err := pb.NewClusterServiceClient(conn).RestoreSnapshot(c.Context())
+		return a.call(c.Context(), func(service api) error {
+			stream, err := service.RestoreSnapshot(c.Context())
 			if err != nil {
 				return err
 			}
@@ -155,16 +146,13 @@ func newSnapshotRestore() *cobra.Command {
 			line.Show("the leader restores the snapshot")
 			got, err := stream.CloseAndRecv()
 			line.End()
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "restored %s; later tokens are above %d", args[0], got.Floor)
+			return o.say(c, got, err, "restored %s; later tokens are above %d", args[0], got.GetFloor())
 		})
 	}
-	return c
 }
 
-func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse], name string, line *progress.Line) error {
+func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse], name string,
+	line *progress.Line) error {
 	opened, err := os.Open(name)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,15 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 )
-
-func newUser() *cobra.Command {
-	c := &cobra.Command{Use: "user", Short: "Manage the file with the users that may call the API (leased serve --users)", Args: cobra.NoArgs}
-	c.AddCommand(newUserAdd(), newUserAllow(), newUserDeny(), newUserCheck(), newUserList(), newUserRemove(), newUserSecret())
-	return c
-}
 
 // addUsers adds the flag with the path of the file.
 func addUsers(c *cobra.Command) *string {
@@ -39,36 +33,26 @@ func addUsers(c *cobra.Command) *string {
 	return path
 }
 
-// rulesHelp describes rules, for the help.
-const rulesHelp = "A rule is RIGHT:PATTERN. The rights are acquire, read (inspect, list, watch), break, and policy; the pattern is the\n" +
-	"name of a lock, or a prefix followed by *. The rule cluster, without a pattern, grants members, Redis fleet and snapshots,\n" +
-	"and the rule metrics the metrics of the members."
-
-func newUserAdd() *cobra.Command {
-	c := &cobra.Command{Use: "add NAME", Short: "Add a user and print its secret",
-		Long: "Add a user and print its secret. The file contains only a hash of it, so the secret cannot be printed\n" +
-			"again. Members read the file at start and on SIGHUP; all members of a cluster need the same users.\n\n" +
-			"A user may do what its rules allow, and nothing else. " + rulesHelp,
-		Example: "  umask 077 # only you may read the secret\n" +
-			"  leased user add alice --allow 'acquire:jobs/*' --allow 'read:jobs/*' --users /etc/leased/users.yaml > alice.secret\n" +
-			"  leased user add ops --admin --users /etc/leased/users.yaml > ops.secret\n" +
-			"  leased user add prometheus --allow metrics --users /etc/leased/users.yaml > prometheus.secret\n" +
-			"  leased user add billing --certificate billing.example.org --allow 'acquire:billing/*' --users /etc/leased/users.yaml\n" +
-			"  leased user add --member members --users /etc/leased/users.yaml > members.secret # for secret-file", Args: exactly(1, "the name of a user")}
+func setUpUserAdd(c *cobra.Command) {
+	c.Args = exactly(1, "the name of a user")
 	path := addUsers(c)
-	allow := c.Flags().StringArray("allow", nil, "rule that the user gets, such as acquire:jobs/*; repeat the flag for more")
+	allow := c.Flags().StringArray("allow", nil,
+		"rule that the user gets, such as acquire:jobs/*; repeat the flag for more")
 	admin := c.Flags().Bool("admin", false, "all rights on everything")
 	member := c.Flags().Bool("member", false, "the members of the cluster call each other as this user; it needs no rules")
-	certificate := c.Flags().String("certificate", "", "subject common name of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
+	certificate := c.Flags().String("certificate", "", "subject common name of the client certificate that identifies "+
+		"the user, instead of a secret (needs tls-clients)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		rules, err := parseRules(*allow)
 		switch {
 		case err != nil:
 			return err
 		case c.Flags().Changed("certificate") && *certificate == "":
-			return usageError(errors.New("--certificate is empty; give the subject common name of a client certificate, or omit the flag for a user with a secret"))
+			return usageError(errors.New("--certificate is empty; give the subject common name of a client certificate, or " +
+				"omit the flag for a user with a secret"))
 		case *member && (*admin || len(rules) > 0):
-			return usageError(errors.New("--member cannot be combined with --admin and --allow: the secret of a member lies on every host; add another user for operators"))
+			return usageError(errors.New("--member cannot be combined with --admin and --allow: the secret of a member lies " +
+				"on every host; add another user for operators"))
 		}
 		if *admin {
 			rules = append(auth.AdminRules(), rules...)
@@ -81,14 +65,15 @@ func newUserAdd() *cobra.Command {
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no rights; grant them with `leased user allow`\n", args[0])
 		}
 		if text == "" {
-			_, err = fmt.Fprintf(c.OutOrStdout(), "added %s, identified by the client certificate of %s; send SIGHUP to the members\n", args[0], *certificate)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "added %s, identified by the client certificate of %s; send SIGHUP to the "+
+				"members\n", args[0], *certificate)
 			return err
 		}
-		fmt.Fprintf(c.ErrOrStderr(), "added %s; keep the secret below, it is not shown again. Send SIGHUP to the members.\n", args[0])
+		fmt.Fprintf(c.ErrOrStderr(), "added %s; keep the secret below, it is not shown again. Send SIGHUP to the members.\n",
+			args[0])
 		_, err = fmt.Fprintln(c.OutOrStdout(), text)
 		return err
 	}
-	return c
 }
 
 func parseRules(texts []string) (rules auth.Rules, err error) {
@@ -102,22 +87,13 @@ func parseRules(texts []string) (rules auth.Rules, err error) {
 	return rules, nil
 }
 
-func newUserAllow() *cobra.Command {
-	c := &cobra.Command{Use: "allow NAME RULE...", Short: "Add rules to a user", Long: "Add rules to a user. " + rulesHelp,
-		Example: "  leased user allow alice 'acquire:jobs/*' 'read:*' --users /etc/leased/users.yaml", Args: atLeast(2, "the name of a user and a rule")}
-	return withRules(c, userfile.Allow)
-}
+func setUpUserAllow(c *cobra.Command) { changeRules(c, userfile.Allow) }
 
-func newUserDeny() *cobra.Command {
-	c := &cobra.Command{Use: "deny NAME RULE...", Short: "Remove rules from a user",
-		Long: "Remove rules from a user. From the next SIGHUP on, members end the user's calls in progress and refuse new ones\n" +
-			"that need a removed right. Leases stay until they expire; the user can release them.",
-		Example: "  leased user deny alice 'acquire:jobs/*' --users /etc/leased/users.yaml", Args: atLeast(2, "the name of a user and a rule")}
-	return withRules(c, userfile.Deny)
-}
+func setUpUserDeny(c *cobra.Command) { changeRules(c, userfile.Deny) }
 
-// withRules makes a command change the rules of a user.
-func withRules(c *cobra.Command, change func(path, name string, rules auth.Rules) error) *cobra.Command {
+// changeRules sets up a command that changes the rules of a user.
+func changeRules(c *cobra.Command, change func(path, name string, rules auth.Rules) error) {
+	c.Args = atLeast(2, "the name of a user and a rule")
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		rules, err := parseRules(args[1:])
@@ -130,21 +106,16 @@ func withRules(c *cobra.Command, change func(path, name string, rules auth.Rules
 		_, err = fmt.Fprintf(c.OutOrStdout(), "changed %s; send SIGHUP to the members\n", args[0])
 		return err
 	}
-	return c
 }
 
-func newUserCheck() *cobra.Command {
-	c := &cobra.Command{Use: "check NAME RIGHT [LOCK]", Short: "Tell whether a user has a right on a lock, and by which rule",
-		Long: "Tell whether a user of the file has a right on a lock, and by which rule. LOCK may be a prefix followed by *,\n" +
-			"for all locks with that prefix. Exit code 0: allowed; 119: denied.",
-		Example: "  leased user check alice acquire jobs/7 --users /etc/leased/users.yaml\n  leased user check alice policy 'jobs/*'\n  leased user check ops cluster",
-		Args: cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster or metrics"),
-			func(c *cobra.Command, args []string) error {
-				if len(args) > 3 {
-					return argumentsError(c, "one lock at most")
-				}
-				return nil
-			})}
+func setUpUserCheck(c *cobra.Command) {
+	c.Args = cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster or metrics"),
+		func(c *cobra.Command, args []string) error {
+			if len(args) > 3 {
+				return argumentsError(c, "one lock at most")
+			}
+			return nil
+		})
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		asked, err := auth.ParseRule(strings.Join(args[1:], ":"))
@@ -164,12 +135,12 @@ func newUserCheck() *cobra.Command {
 			rule, ok = users[i].Rules.FindPrefix(asked.Right, prefix)
 		}
 		if !ok {
-			return fmt.Errorf("%w: user %s has no rule that allows %s; grant it with `leased user allow %s '%s'`", engine.ErrForbidden, args[0], asked, args[0], asked)
+			return fmt.Errorf("%w: user %s has no rule that allows %s; grant it with `leased user allow %s '%s'`",
+				engine.ErrForbidden, args[0], asked, args[0], asked)
 		}
 		_, err = fmt.Fprintf(c.OutOrStdout(), "allowed by %s\n", rule)
 		return err
 	}
-	return c
 }
 
 // listedUser is a user in the JSON output of list.
@@ -181,8 +152,7 @@ type listedUser struct {
 	Allow       []string `json:"allow"`
 }
 
-func newUserList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List the users in the file, the ids of their secrets, oldest first, and their rules", Args: cobra.NoArgs}
+func setUpUserList(c *cobra.Command) {
 	path, o := addUsers(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		users, err := userfile.Read(*path)
@@ -201,7 +171,7 @@ func newUserList() *cobra.Command {
 			list = append(list, entry)
 		}
 		if o.format == "json" {
-			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": list})
+			return printJSON(c.OutOrStdout(), map[string]any{"users": list}, "")
 		}
 		for _, u := range list {
 			text := u.Name
@@ -221,13 +191,10 @@ func newUserList() *cobra.Command {
 		}
 		return nil
 	}
-	return c
 }
 
-func newUserRemove() *cobra.Command {
-	c := &cobra.Command{Use: "remove NAME", Short: "Remove a user",
-		Long: "Remove a user. From the next SIGHUP on, a member rejects the user's calls and ends those in progress. The\n" +
-			"user's leases stay until they expire or `leased break` ends them.", Args: exactly(1, "the name of a user")}
+func setUpUserRemove(c *cobra.Command) {
+	c.Args = exactly(1, "the name of a user")
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := userfile.Remove(*path, args[0]); err != nil {
@@ -236,5 +203,32 @@ func newUserRemove() *cobra.Command {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "removed %s; send SIGHUP to the members\n", args[0])
 		return err
 	}
-	return c
+}
+
+func setUpUserSecretAdd(c *cobra.Command) {
+	c.Args = exactly(1, "the name of a user")
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text, err := userfile.AddSecret(*path, args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "added secret %s to %s; keep the secret below, it is not shown again. Send SIGHUP to "+
+			"the members.\n",
+			userfile.SecretID(secret.HashOf(text)), args[0])
+		_, err = fmt.Fprintln(c.OutOrStdout(), text)
+		return err
+	}
+}
+
+func setUpUserSecretRemove(c *cobra.Command) {
+	c.Args = exactly(2, "the name of a user and the id of a secret")
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := userfile.RemoveSecret(*path, args[0], args[1]); err != nil {
+			return usageError(err)
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "removed secret %s from %s; send SIGHUP to the members\n", args[1], args[0])
+		return err
+	}
 }

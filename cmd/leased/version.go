@@ -10,23 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/build"
+	"github.com/leased-project/leased/internal/server/admin"
 )
 
 // version is set when a release is built: -ldflags "-X main.version=v1.2.3".
 var version = ""
 
-func newVersion() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print the version, the commit, and the formats that this build reads", Args: cobra.NoArgs,
-		Long: `Print the version of this build, the commit that it was built from, and the newest
-version of each format that it reads. A member whose data is newer does not start, and
-says so. The versions of the running members are in 'leased cluster status'.`}
+func setUpVersion(c *cobra.Command) {
 	o := addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		b := build.Info(version)
-		return o.print(c.OutOrStdout(), b, func(t *tabwriter.Writer) { printBuild(t, b) })
+		b := admin.BuildInfo(version)
+		return o.print(c, b, func(t *tabwriter.Writer) { printBuild(t, b) })
 	}
-	return c
 }
 
 // printBuild writes a build as a table.
@@ -54,4 +49,4 @@ func commitText(b *pb.Build) string {
 }
 
 // versionText returns the version that members report.
-func versionText() string { return build.Info(version).Version }
+func versionText() string { return admin.BuildInfo(version).Version }

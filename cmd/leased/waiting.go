@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // waitingLine shows why the program waits for a lock: on a terminal as a line that
@@ -40,7 +40,7 @@ type waitingLine struct {
 }
 
 func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quiet bool) *waitingLine {
-	l := &waitingLine{out: out, live: isatty.IsTerminal(out.Fd()), quiet: quiet, resource: resource, holder: holder,
+	l := &waitingLine{out: out, live: term.IsTerminal(int(out.Fd())), quiet: quiet, resource: resource, holder: holder,
 		since: map[fencing.Token]time.Time{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -112,10 +112,7 @@ func (l *waitingLine) watch() {
 			}
 			l.mu.Unlock()
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-l.ctx.Done():
-		}
+		_ = sleep(l.ctx, time.Second)
 	}
 }
 
@@ -132,7 +129,7 @@ func (l *waitingLine) draw() {
 		}
 		text, known := l.text(time.Now())
 		switch {
-		case l.live:
+		case l.live: // not cut to the width of the terminal: each part says why the command waits
 			fmt.Fprintf(l.out, "\r\x1b[K%s", text)
 			l.drawn = true
 		case known:

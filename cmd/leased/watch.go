@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,23 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // rewatchInterval is the time between two attempts to continue a watch.
 const rewatchInterval = 300 * time.Millisecond
 
-func newWatch() *cobra.Command {
-	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print the events of a lock, or of all locks with a prefix",
-		Long: "Print the events of a lock, or with a trailing * of all locks with that prefix, until Ctrl-C. The current\n" +
-			"holders and waiters come first. If the connection to the member breaks, the watch continues with the next\n" +
-			"member; leases that ended meanwhile are printed as `ended`, because the reason is not known. With a *,\n" +
-			"locks in efficiency mode are polled once a second.",
-		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix followed by *")}
+func setUpWatch(c *cobra.Command) {
+	c.Args = exactly(1, "the name of a lock, or a prefix followed by *")
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		request := &pb.WatchRequest{Resource: args[0]}
@@ -36,12 +27,12 @@ func newWatch() *cobra.Command {
 		}
 		ctx, stop := untilInterrupted(c.Context())
 		defer stop()
-		w := &watcher{known: map[string]*pb.Event{}, print: func(e *pb.Event) error { return o.event(c.OutOrStdout(), e) }}
+		print := func(e *pb.Event) error { return o.event(c.OutOrStdout(), e) }
+		w := &watcher{known: map[string]*pb.Event{}, print: print}
 		return w.run(ctx, a, request, func(err error) {
 			fmt.Fprintf(c.ErrOrStderr(), "leased: %v; the watch continues when a leader is available\n", err)
 		})
 	}
-	return c
 }
 
 // watcher prints each event once, across any number of connections.
@@ -55,36 +46,28 @@ type watcher struct {
 // run watches until ctx ends. It calls lost once for each broken connection.
 func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, lost func(error)) error {
 	for reported := false; ; {
-		err := a.call(ctx, func(conn *grpc.ClientConn) error {
+		err := a.call(ctx, func(service api) error {
 			w.replayed = map[string]bool{}
-			stream, err := pb.NewLeaseServiceClient(conn).Watch(ctx, request)
-			for err == nil {
-				var event *pb.Event
-				if event, err = stream.Recv(); err == nil {
-					reported = false
-					err = w.event(event)
-				}
+			stream, err := service.Watch(ctx, request)
+			if err != nil {
+				return err
 			}
-			if errors.Is(err, io.EOF) {
-				return lease.ErrUncertain // the service does not end a watch
-			}
-			return err
+			return receive(stream, func(e *pb.Event) error {
+				reported = false
+				return w.event(e)
+			})
 		})
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, wire.ErrUnauthenticated):
-			return err
-		case !w.synced || !errors.Is(err, lease.ErrUncertain) && !errors.Is(err, lease.ErrUnavailable):
+		case !w.synced || !temporary(err):
 			return err
 		case !reported:
 			lost(err)
 			reported = true
 		}
-		select {
-		case <-time.After(rewatchInterval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, rewatchInterval); err != nil {
+			return err
 		}
 	}
 }
@@ -92,7 +75,8 @@ func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, 
 // event prints an event unless it was printed before.
 func (w *watcher) event(e *pb.Event) error {
 	// Session and nonce of another user's party may be hidden.
-	key := fmt.Sprintf("%s %d %s %s %s", e.Party.GetSessionId(), e.Party.GetNonce(), e.Resource, e.Party.GetUser(), e.Party.GetHolder())
+	p := e.Party
+	key := fmt.Sprintf("%s %d %s %s %s", p.GetSessionId(), p.GetNonce(), e.Resource, p.GetUser(), p.GetHolder())
 	switch e.Type {
 	case "synced":
 		return w.sync(e)
@@ -116,9 +100,9 @@ func (w *watcher) sync(e *pb.Event) error {
 		if w.replayed[key] {
 			continue
 		}
-		gone := &pb.Event{Type: "ended", Resource: w.known[key].Resource, Mode: w.known[key].Mode, Party: w.known[key].Party}
+		last := w.known[key]
 		delete(w.known, key)
-		if err := w.print(gone); err != nil {
+		if err := w.print(&pb.Event{Type: "ended", Resource: last.Resource, Mode: last.Mode, Party: last.Party}); err != nil {
 			return err
 		}
 	}

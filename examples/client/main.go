@@ -20,14 +20,14 @@ func main() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	gate := memgate.New[int](fencing.Rule{})
+	balances := memgate.New[int](fencing.Rule{}) // in front of the data, here in memory
 
 	err = locks.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
-		// Enter before reading, write with the token: the gate decides, not the lease.
-		if err := gate.Enter(ctx, l.GateResource(), l.Token()); err != nil {
+		account := lease.Gate(l, balances) // from here on, every write carries the token of l
+		if err := account.Enter(ctx); err != nil {
 			return err
 		}
-		return gate.Do(ctx, l.GateResource(), l.Token(), func(balance *int) error {
+		return account.Do(ctx, func(balance *int) error {
 			*balance += 50
 			fmt.Printf("%s mode, the balance is %d\n", l.Mode(), *balance)
 			return nil

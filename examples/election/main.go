@@ -14,7 +14,7 @@ import (
 
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 const terms = 4

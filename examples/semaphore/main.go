@@ -12,7 +12,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -62,7 +62,7 @@ func run(ctx context.Context, out io.Writer) error {
 				enter(+1)
 				defer enter(-1)
 				<-allBusy
-				return gate.Do(ctx, l.GateResource(), l.Token(), func(done *int) error { *done++; return nil })
+				return lease.Gate(l, gate).Do(ctx, func(done *int) error { *done++; return nil })
 			}, lease.WithPermits(slots))
 			if err != nil {
 				mu.Lock()

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -59,21 +60,22 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d transfers, token %d was the last; the accounts hold %d and %d, together %d\n", cap(errs), mark, a, b, a+b)
+	fmt.Fprintf(out, "%d transfers, token %d was the last; the accounts hold %d and %d, together %d\n", cap(errs), mark, a,
+		b, a+b)
 	return nil
 }
 
 // transfer moves an amount under a lease on both accounts.
-func transfer(ctx context.Context, c *lease.Client, accounts *memgate.Gate[int], from, to fencing.Resource, amount int) error {
+func transfer(ctx context.Context, c *lease.Client, accounts *memgate.Gate[int], from, to fencing.Resource,
+	amount int) error {
 	return c.Do(ctx, from, func(ctx context.Context, l *lease.Lease) error {
-		for _, account := range l.Resources() {
-			if err := accounts.Enter(ctx, account, l.Token()); err != nil {
-				return err
-			}
-		}
-		if err := accounts.Do(ctx, from, l.Token(), func(balance *int) error { *balance -= amount; return nil }); err != nil {
+		source, target := lease.Gate(l, accounts), lease.Gate(l, accounts).For(to)
+		if err := errors.Join(source.Enter(ctx), target.Enter(ctx)); err != nil {
 			return err
 		}
-		return accounts.Do(ctx, to, l.Token(), func(balance *int) error { *balance += amount; return nil })
+		if err := source.Do(ctx, func(balance *int) error { *balance -= amount; return nil }); err != nil {
+			return err
+		}
+		return target.Do(ctx, func(balance *int) error { *balance += amount; return nil })
 	}, lease.WithSet(to))
 }

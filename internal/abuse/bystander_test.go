@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // leastCalls is the number of calls that a bystander must complete.
@@ -29,7 +29,8 @@ type bystander struct {
 
 // bystander starts one.
 func (s *server) bystander() *bystander {
-	b := &bystander{server: s, client: &http.Client{Transport: &http.Transport{}}, stop: make(chan struct{}), done: make(chan struct{})}
+	b := &bystander{server: s, client: &http.Client{Transport: &http.Transport{}}, stop: make(chan struct{}),
+		done: make(chan struct{})}
 	go b.run()
 	return b
 }

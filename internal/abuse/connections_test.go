@@ -16,7 +16,8 @@ import (
 
 // requestText returns an HTTP request as it is sent.
 func requestText(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "+
+		"%d\r\n\r\n%s", path, len(body), body)
 }
 
 // openIdle opens idle connections of three kinds in turn: without a byte, with HTTP
@@ -61,7 +62,8 @@ func TestIdleConnections(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "the connections are closed", func() bool { return s.files() <= files+2 })
-	t.Logf("%d idle connections, %d open at the end: memory %s before, %s during; %s", len(conns), open, size(before), size(during), served)
+	t.Logf("%d idle connections, %d open at the end: memory %s before, %s during; %s", len(conns), open, size(before),
+		size(during), served)
 	require.Less(t, during, before+64*mib+len(conns)*128<<10)
 	s.call("/v1/acquire", `{"resource":"a"}`)
 
@@ -79,15 +81,17 @@ func TestVanishingWaiters(t *testing.T) {
 	s := start(t)
 	held := make([]string, locks)
 	for i := range held {
-		held[i] = fmt.Sprintf(`{"resource":"lock/%d","token":%.0f}`, i, s.call("/v1/acquire", fmt.Sprintf(`{"resource":"lock/%d","ttl":"10m"}`, i))["token"])
+		held[i] = fmt.Sprintf(`{"resource":"lock/%d","token":%.0f}`, i,
+			s.call("/v1/acquire", fmt.Sprintf(`{"resource":"lock/%d","ttl":"10m"}`, i))["token"])
 	}
 	files, sessions, before := s.files(), s.count("sessions"), s.memory("VmRSS")
 	others := s.bystander()
 	conns := make([]net.Conn, *scale)
 	for i := range conns {
 		conns[i] = s.connect(s.api)
-		_, err := io.WriteString(conns[i], requestText("/v1/acquire", fmt.Sprintf(`{"resource":"lock/%d","ttl":"10m","wait":"10m","holder":"%s"}`,
-			i%locks, strings.Repeat("x", 100))))
+		_, err := io.WriteString(conns[i],
+			requestText("/v1/acquire", fmt.Sprintf(`{"resource":"lock/%d","ttl":"10m","wait":"10m","holder":"%s"}`,
+				i%locks, strings.Repeat("x", 100))))
 		require.NoError(t, err)
 		if n := i + 1; n%wave == 0 || n == len(conns) {
 			eventually(t, "all wait", func() bool { return s.count("waiters") == n })
@@ -105,7 +109,8 @@ func TestVanishingWaiters(t *testing.T) {
 		require.Equal(t, true, s.call("/v1/release", lease)["released"])
 	}
 	require.Zero(t, s.count("holders"), "a waiter that is gone was granted the lock")
-	t.Logf("%d vanishing waiters: memory %s before, %s during, %s after; %s", len(conns), size(before), size(during), size(s.memory("VmRSS")), served)
+	t.Logf("%d vanishing waiters: memory %s before, %s during, %s after; %s", len(conns), size(before), size(during),
+		size(s.memory("VmRSS")), served)
 	require.Less(t, during, before+64*mib+len(conns)*256<<10)
 
 	fresh := start(t)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // The data folder, a snapshot, the audit log and the log of a member contain no secret
@@ -20,7 +20,8 @@ import (
 func TestFilesContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
-	s, secrets := startWithUsers(t, map[string][]string{"alice": {"--allow=acquire:*"}}, "--audit-file="+audit, "--log-level=debug")
+	s, secrets := startWithUsers(t, map[string][]string{"alice": {"--allow=acquire:*"}}, "--audit-file="+audit,
+		"--log-level=debug")
 	wrong := secret.New()
 	require.Equal(t, http.StatusOK, s.post(secrets["alice"], "/v1/acquire", `{"resource":"a","ttl":"10m"}`).status)
 	require.Equal(t, http.StatusForbidden, s.post(secrets["alice"], "/v1/status", `{}`).status)

@@ -25,8 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 const (
@@ -73,8 +73,10 @@ func prepare(dir string) error {
 		return err
 	}
 	if need := uint64(*scale + spareFiles); limit.Max < need {
-		return fmt.Errorf("%d open files are needed and %d are allowed; raise the limit with ulimit -Hn, or lower -scale", need, limit.Max)
+		return fmt.Errorf("%d open files are needed and %d are allowed; raise the limit with ulimit -Hn, or lower -scale",
+			need, limit.Max)
 	}
+	testserver.Patient()
 	if *leased != "" {
 		return nil
 	}
@@ -116,8 +118,10 @@ func start(t testing.TB, flags ...string) *server {
 // launch starts a server and does not wait until it serves calls.
 func launch(t testing.TB, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, api: testserver.FreeAddr(t), raft: testserver.FreeAddr(t), dir: t.TempDir(), exited: make(chan struct{})}
-	s.cmd = exec.Command(*leased, append([]string{"serve", "--id=n1", "--data=" + filepath.Join(s.dir, "data"), "--listen=" + s.api,
+	s := &server{t: t, api: testserver.FreeAddr(t), raft: testserver.FreeAddr(t), dir: t.TempDir(),
+		exited: make(chan struct{})}
+	s.cmd = exec.Command(*leased, append([]string{"serve", "--id=n1", "--data=" + filepath.Join(s.dir, "data"),
+		"--listen=" + s.api,
 		"--raft-listen=" + s.raft, "--bootstrap-expect=1", "--log-level=warn"}, flags...)...)
 	s.cmd.Env = append(os.Environ(), "GOTRACEBACK=all")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
@@ -216,7 +220,8 @@ type answer struct {
 // post makes a JSON call as the user with a secret.
 func (s *server) post(as, path, body string) answer {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(testContext(s.t), http.MethodPost, "http://"+s.api+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(testContext(s.t), http.MethodPost, "http://"+s.api+path,
+		strings.NewReader(body))
 	require.NoError(s.t, err)
 	request.Header.Set("Content-Type", "application/json")
 	if as != "" {

@@ -47,7 +47,9 @@ func malformedFrames() map[string][]byte {
 		"rapid reset": flood(20_000, 2, func(n uint32) []byte {
 			return append(frame(frameHeaders, endHeaders, n, headers), frame(frameReset, 0, n, make([]byte, 4))...)
 		}),
-		"streams without data":       flood(20_000, 2, func(n uint32) []byte { return frame(frameHeaders, endHeaders, n, headers) }),
+		"streams without data": flood(20_000, 2, func(n uint32) []byte {
+			return frame(frameHeaders, endHeaders, n, headers)
+		}),
 		"no gRPC framing":            grpcCall(acquire, []byte("x")),
 		"gRPC message of 4 GiB":      grpcCall(acquire, grpcMessage(0, 1<<32-1, []byte("x"))),
 		"unknown compression":        grpcCall(acquire, grpcMessage(1, 3, []byte("abc"))),
@@ -55,10 +57,13 @@ func malformedFrames() map[string][]byte {
 		"invalid protobuf":           grpcCall(acquire, grpcMessage(0, 1000, randomBytes(3, 1000))),
 		"gRPC method with a newline": grpcCall("/leased.v1.LeaseService/\r\n", grpcMessage(0, 0, nil)),
 		"TLS on a port without it":   append([]byte{0x16, 0x03, 0x01, 0x02, 0x00}, randomBytes(4, 512)...),
-		"HTTP/1.1 without end":       []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999999999999\r\n"),
-		"two lengths":                []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}"),
-		"invalid chunks":             []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"),
-		"header line of 4 MiB":       append([]byte("POST /v1/acquire HTTP/1.1\r\nX: "), bytes.Repeat([]byte("x"), 4*mib)...),
+		"HTTP/1.1 without end": []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
+			"99999999999999999999\r\n"),
+		"two lengths": []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
+			"2\r\nTransfer-Encoding: chunked\r\n\r\n{}"),
+		"invalid chunks": []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " +
+			"application/json\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"),
+		"header line of 4 MiB": append([]byte("POST /v1/acquire HTTP/1.1\r\nX: "), bytes.Repeat([]byte("x"), 4*mib)...),
 	}
 	for seed := range uint64(20) {
 		frames["random bytes "+string('a'+rune(seed))] = randomBytes(100+seed, 1<<seed)
@@ -110,7 +115,8 @@ func TestMalformedRaftFrames(t *testing.T) {
 			payloads := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), {0x16, 0x03, 0x01, 0xff, 0xff}}
 			for kind := range byte(6) { // the first byte of a Raft request is its kind
 				payloads = append(payloads, []byte{kind}, append([]byte{kind}, randomBytes(uint64(kind), 10_000)...),
-					[]byte{kind, 0xdf, 0xff, 0xff, 0xff, 0xff}, []byte{kind, 0x81, 0xa7, 'E', 'n', 't', 'r', 'i', 'e', 's', 0xdd, 0x7f, 0xff, 0xff, 0xff})
+					[]byte{kind, 0xdf, 0xff, 0xff, 0xff, 0xff}, []byte{kind, 0x81, 0xa7, 'E', 'n', 't', 'r', 'i', 'e', 's', 0xdd, 0x7f,
+						0xff, 0xff, 0xff})
 			}
 			before := s.memory("VmRSS")
 			for _, p := range payloads {
@@ -118,7 +124,8 @@ func TestMalformedRaftFrames(t *testing.T) {
 			}
 			s.running()
 			require.True(t, s.ready(client))
-			t.Logf("%d malformed connections to the Raft port, %s: memory %s before, %s at most", len(payloads), name, size(before), size(s.memory("VmHWM")))
+			t.Logf("%d malformed connections to the Raft port, %s: memory %s before, %s at most", len(payloads), name,
+				size(before), size(s.memory("VmHWM")))
 			require.Less(t, s.memory("VmHWM"), before+256*mib)
 		})
 	}
@@ -134,13 +141,15 @@ func TestMalformedTLS(t *testing.T) {
 	eventually(t, "the server is ready", func() bool { return s.ready(client) })
 	before := s.memory("VmRSS")
 	frames := malformedFrames()
-	frames["hello of 16 KiB"] = append([]byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc}, randomBytes(9, 0x3ffc)...)
+	frames["hello of 16 KiB"] = append([]byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc},
+		randomBytes(9, 0x3ffc)...)
 	for _, bytes := range frames {
 		send(s.connect(s.api), bytes)
 	}
 	s.running()
 	require.True(t, s.ready(client))
-	t.Logf("%d malformed connections to a port with TLS: memory %s before, %s at most", len(frames), size(before), size(s.memory("VmHWM")))
+	t.Logf("%d malformed connections to a port with TLS: memory %s before, %s at most", len(frames), size(before),
+		size(s.memory("VmHWM")))
 	require.Less(t, s.memory("VmHWM"), before+256*mib)
 }
 
@@ -196,7 +205,8 @@ func TestMalformedJSON(t *testing.T) {
 	served := others.end()
 	require.Zero(t, s.count("holders"))
 	require.Zero(t, s.count("sessions"), "a refused call leaves no session")
-	t.Logf("%d malformed JSON bodies: memory %s before, %s at most; %s", len(bodies), size(before), size(s.memory("VmHWM")), served)
+	t.Logf("%d malformed JSON bodies: memory %s before, %s at most; %s", len(bodies), size(before),
+		size(s.memory("VmHWM")), served)
 	require.Less(t, s.memory("VmHWM"), before+128*mib)
 }
 

@@ -47,15 +47,16 @@ func TestOversizedRequests(t *testing.T) {
 		status int
 		code   string
 	}{
-		"name of 513 bytes":      {fmt.Sprintf(`{"resource":%q}`, strings.Repeat("x", 513)), 400, "invalid-resource"},
-		"name of 60,000 bytes":   {fmt.Sprintf(`{"resource":%q}`, strings.Repeat("x", 60_000)), 400, "invalid-resource"},
-		"holder of 257 bytes":    {fmt.Sprintf(`{"resource":"a","holder":%q}`, strings.Repeat("x", 257)), 400, "invalid"},
-		"metadata of 5,000":      {`{"resource":"a","metadata":` + keys(1, 5000) + `}`, 400, "invalid"},
-		"metadata with 33 keys":  {`{"resource":"a","metadata":` + keys(33, 1) + `}`, 400, "invalid"},
-		"set of 65":              {`{"resources":` + list(65) + `}`, 400, "invalid"},
-		"set of 3,000":           {`{"resources":` + list(3000) + `}`, 400, "invalid"},
-		"10,001 permits":         {`{"resource":"a","permits":10001}`, 400, "invalid"},
-		"nonce of 2^32":          {`{"resource":"a","sessionId":"` + strings.Repeat("0", 32) + `","nonce":4294967296}`, 400, "invalid"},
+		"name of 513 bytes":     {fmt.Sprintf(`{"resource":%q}`, strings.Repeat("x", 513)), 400, "invalid-resource"},
+		"name of 60,000 bytes":  {fmt.Sprintf(`{"resource":%q}`, strings.Repeat("x", 60_000)), 400, "invalid-resource"},
+		"holder of 257 bytes":   {fmt.Sprintf(`{"resource":"a","holder":%q}`, strings.Repeat("x", 257)), 400, "invalid"},
+		"metadata of 5,000":     {`{"resource":"a","metadata":` + keys(1, 5000) + `}`, 400, "invalid"},
+		"metadata with 33 keys": {`{"resource":"a","metadata":` + keys(33, 1) + `}`, 400, "invalid"},
+		"set of 65":             {`{"resources":` + list(65) + `}`, 400, "invalid"},
+		"set of 3,000":          {`{"resources":` + list(3000) + `}`, 400, "invalid"},
+		"10,001 permits":        {`{"resource":"a","permits":10001}`, 400, "invalid"},
+		"nonce of 2^32": {`{"resource":"a","sessionId":"` + strings.Repeat("0", 32) + `","nonce":4294967296}`, 400,
+			"invalid"},
 		"ttl of a year":          {`{"resource":"a","ttl":"8760h"}`, 400, "invalid"},
 		"body of 64 KiB":         {`{"resource":"a"` + strings.Repeat(" ", 64<<10) + `}`, 413, "too-large"},
 		"body of 64 MiB":         {`{"resource":"a"` + strings.Repeat(" ", 64*mib) + `}`, 413, "too-large"},
@@ -72,7 +73,8 @@ func TestOversizedRequests(t *testing.T) {
 	served := others.end()
 	require.Zero(t, s.count("holders"))
 	require.Zero(t, s.count("sessions"))
-	t.Logf("%d oversized requests: memory %s before, %s at most; %s", len(requests)+refused, size(before), size(s.memory("VmHWM")), served)
+	t.Logf("%d oversized requests: memory %s before, %s at most; %s", len(requests)+refused, size(before),
+		size(s.memory("VmHWM")), served)
 	require.Less(t, s.memory("VmHWM"), before+128*mib)
 }
 
@@ -93,7 +95,8 @@ func (s *server) oversizedHeaders() {
 	}
 	large := strings.Repeat("x", 2*mib)
 	require.Contains(s.t, []int{0, http.StatusRequestHeaderFieldsTooLarge}, do("/v1/acquire", large, nil))
-	require.Contains(s.t, []int{0, http.StatusRequestHeaderFieldsTooLarge, http.StatusRequestURITooLong}, do("/"+large, "", nil))
+	require.Contains(s.t, []int{0, http.StatusRequestHeaderFieldsTooLarge, http.StatusRequestURITooLong},
+		do("/"+large, "", nil))
 	require.Contains(s.t, []int{0, http.StatusRequestEntityTooLarge}, do("/v1/acquire", "", endless{}))
 }
 
@@ -115,7 +118,8 @@ func (s *server) oversizedMessages() int {
 		_, err := client.Acquire(ctx, &pb.AcquireRequest{Resource: "a", Holder: strings.Repeat("x", n)})
 		require.Equal(s.t, codes.ResourceExhausted, status.Code(err), "a message of %d bytes: %v", n, err)
 	}
-	_, err := client.Acquire(metadata.AppendToOutgoingContext(ctx, "x-large", strings.Repeat("x", 2*mib)), &pb.AcquireRequest{Resource: "a"})
+	_, err := client.Acquire(metadata.AppendToOutgoingContext(ctx, "x-large", strings.Repeat("x", 2*mib)),
+		&pb.AcquireRequest{Resource: "a"})
 	require.Error(s.t, err)
 	many := context.WithoutCancel(ctx)
 	for range 1000 {

@@ -40,7 +40,8 @@ func TestStreamThatNeverReads(t *testing.T) {
 	id := engine.NewSessionID()
 	message := &pb.SessionRequest{}
 	for i := range operations { // each is refused with a long reason, since the session is not open
-		message.Operations = append(message.Operations, &pb.Operation{Id: uint64(i), Session: id[:], Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}})
+		message.Operations = append(message.Operations, &pb.Operation{Id: uint64(i), Session: id[:],
+			Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}})
 	}
 	require.NoError(t, stream.Send(&pb.SessionRequest{Operations: message.Operations[:1]}))
 	_, err = stream.Recv()
@@ -58,7 +59,8 @@ func TestStreamThatNeverReads(t *testing.T) {
 		defer cancel()
 		next, err := other.Session(ctx)
 		require.NoError(t, err)
-		_ = next.Send(&pb.SessionRequest{Operations: message.Operations[:1]}) // fails if the service has refused the stream already
+		// Fails if the service has refused the stream already.
+		_ = next.Send(&pb.SessionRequest{Operations: message.Operations[:1]})
 		_, err = next.Recv()
 		return err == nil
 	})
@@ -67,7 +69,8 @@ func TestStreamThatNeverReads(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	n := <-sent
-	t.Logf("a stream that never reads: ended after %d operations; memory %s before, %s at most; %s; the client is told: %v",
+	t.Logf("a stream that never reads: ended after %d operations; memory %s before, %s at most; %s; the client is "+
+		"told: %v",
 		n*operations, size(before), size(during), served, err)
 	require.Less(t, during, before+192*mib)
 	require.Less(t, n, messages, "the server has taken all operations")
@@ -88,7 +91,9 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	conns := make([]net.Conn, watchers)
 	for i := range conns {
 		dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+			return c.Control(func(fd uintptr) {
+				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+			})
 		}}
 		conn, err := dialer.Dial("tcp", s.api)
 		require.NoError(t, err)
@@ -104,7 +109,8 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	for !ended && time.Now().Before(deadline) {
 		session, _ := s.call("/v1/open-session", `{"ttl":"10m"}`)["sessionId"].(string)
 		for i := range names {
-			s.call("/v1/acquire", fmt.Sprintf(`{"resource":"churn/%d","sessionId":%q,"metadata":{"k":%q}}`, i, session, metadata))
+			s.call("/v1/acquire", fmt.Sprintf(`{"resource":"churn/%d","sessionId":%q,"metadata":{"k":%q}}`, i, session,
+				metadata))
 		}
 		s.call("/v1/close-session", fmt.Sprintf(`{"sessionId":%q}`, session))
 		churned += names
@@ -122,13 +128,16 @@ func TestWatchersThatNeverRead(t *testing.T) {
 // server.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--limit-body-timeout="+sendTimeout, "--limit-send-timeout="+sendTimeout, "--limit-idle-timeout="+sendTimeout)
+	s := start(t, "--limit-body-timeout="+sendTimeout, "--limit-send-timeout="+sendTimeout,
+		"--limit-idle-timeout="+sendTimeout)
 	files := s.files()
 	others := s.bystander()
 	conns := map[string]net.Conn{}
 	for name, text := range map[string]string{
-		"half a body":   "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"resource\":",
-		"half a chunk":  "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{",
+		"half a body": "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " +
+			"application/json\r\nContent-Length: 100\r\n\r\n{\"resource\":",
+		"half a chunk": "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " +
+			"application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{",
 		"half a header": "POST /v1/acquire HTTP/1.1\r\nHost: ",
 		"half a file":   "POST /v1/inspect-snapshot HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\nx",
 		"no byte":       "",
@@ -148,7 +157,8 @@ func TestSlowBodies(t *testing.T) {
 		answer, err := io.ReadAll(bufio.NewReader(conn))
 		require.False(t, isTimeout(err), "%s: the connection is still open", name)
 		require.NotContains(t, string(answer), "500 Internal Server Error", name)
-		t.Logf("%s: closed, waited %v more, answer %.60q", name, time.Since(began).Round(time.Second), strings.SplitN(string(answer), "\r\n", 2)[0])
+		t.Logf("%s: closed, waited %v more, answer %.60q", name, time.Since(began).Round(time.Second),
+			strings.SplitN(string(answer), "\r\n", 2)[0])
 	}
 	t.Log(others.end())
 	eventually(t, "the connections are closed", func() bool { return s.files() <= files+2 })

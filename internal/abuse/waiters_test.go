@@ -44,12 +44,14 @@ func TestVanishingWaitersInEfficiencyMode(t *testing.T) {
 	eventually(t, "their connections are closed", func() bool { return s.files() <= files+10 })
 	served := others.end()
 	eventually(t, "the lock is released", func() bool { // on a busy machine the Redis node may answer too late
-		return s.post("", "/v1/release", fmt.Sprintf(`{"resource":"lock","token":%.0f}`, held.fields["token"])).status == http.StatusOK
+		return s.post("", "/v1/release", fmt.Sprintf(`{"resource":"lock","token":%.0f}`,
+			held.fields["token"])).status == http.StatusOK
 	})
 	eventually(t, "no waiter that is gone keeps the lock", func() bool {
 		return s.post("", "/v1/acquire", `{"resource":"lock","ttl":"2m"}`).status == http.StatusOK
 	})
-	t.Logf("%d vanishing waiters in efficiency mode: memory %s before, %s during, %s after; %s", len(conns), size(before), size(during), size(s.memory("VmRSS")), served)
+	t.Logf("%d vanishing waiters in efficiency mode: memory %s before, %s during, %s after; %s", len(conns), size(before),
+		size(during), size(s.memory("VmRSS")), served)
 	require.Less(t, during, before+64*mib+len(conns)*256<<10)
 	require.Less(t, s.goroutines(), 300, "goroutines stay behind")
 }

@@ -67,7 +67,8 @@ func callHeaders(path string) []byte {
 
 // grpcCall returns the frames of a call on stream 1 with this body.
 func grpcCall(path string, body []byte) []byte {
-	return bytes.Join([][]byte{[]byte(preface), frame(frameSettings, 0, 0, nil), frame(frameHeaders, endHeaders, 1, callHeaders(path)),
+	return bytes.Join([][]byte{[]byte(preface), frame(frameSettings, 0, 0, nil), frame(frameHeaders, endHeaders, 1,
+		callHeaders(path)),
 		frame(frameData, endStream, 1, body)}, nil)
 }
 

@@ -23,9 +23,12 @@ var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // switches turn off what a test does not need: the GPU, the sandbox (which root does not
 // have) and everything that would contact other hosts.
-var switches = []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check",
-	"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage", "disable-extensions",
-	"disable-default-apps", "disable-background-timer-throttling", "disable-backgrounding-occluded-windows", "disable-renderer-backgrounding",
+var switches = []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+	"no-default-browser-check",
+	"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage",
+	"disable-extensions",
+	"disable-default-apps", "disable-background-timer-throttling", "disable-backgrounding-occluded-windows",
+	"disable-renderer-backgrounding",
 	"hide-scrollbars", "mute-audio"}
 
 // Browser is a running Chromium.
@@ -44,7 +47,8 @@ func Start(ctx context.Context) (*Browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.Flag("proxy-server", "direct://")}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile),
+		chromedp.Flag("proxy-server", "direct://")}
 	for _, name := range switches {
 		options = append(options, chromedp.Flag(name, true))
 	}
@@ -86,7 +90,8 @@ func (b *Browser) Open(ctx context.Context) (*Tab, error) {
 	stop := context.AfterFunc(ctx, end)
 	t := &Tab{ctx: tab, Close: func() { stop(); end() }}
 	// Tabs in the background would get no animation frames and no focus.
-	_, err := chromedp.Call(tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	_, err := chromedp.Call(tab, emulation.SetFocusEmulationEnabled,
+		emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	if err != nil {
 		t.Close()
 		return nil, fmt.Errorf("open a tab: %w", err)

@@ -26,9 +26,8 @@ type Call struct {
 	uncertain bool           // an ask without an answer may have been granted
 	lost      error          // a loss of the attempt that overtook its grant
 	asked     engine.Instant // before the last ask
-	began     engine.Instant // of the last try
 	version   uint64         // of the topology that the last ask followed
-	tries     int            // for the pause
+	backoff   Backoff
 }
 
 // Session returns the session of the call, nil if it has none.
@@ -37,7 +36,6 @@ func (a *Call) Session() *Session { return a.session }
 // Route chooses the session for the next ask: the one that serves the locks now. Moving
 // to another session ends the attempt in the former one.
 func (c *Core) Route(a *Call, now engine.Instant, timing Timing, fixed bool) (*Session, error) {
-	a.began = now
 	key := Key{Timing: timing}
 	if t := c.topology; t != nil {
 		var err error
@@ -128,12 +126,7 @@ func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict
 		}
 	}
 	v.Again = a.again(v.Err, now.Since(a.Began))
-	if !a.began.IsZero() && now.Since(a.began) > maxPause {
-		a.tries = 0 // the service had answered until now
-	}
-	v.Pause = c.Pause(a.tries)
-	a.tries++
-	a.began = now.Add(v.Pause)
+	v.Pause = c.NextPause(&a.backoff, now)
 	return v
 }
 
@@ -145,7 +138,6 @@ func (a *Call) failed(err error) (ended []*Grant) {
 		a.endAttempt(err)
 	case errors.Is(err, engine.ErrLost) && a.session.key.Mode != engine.Efficiency: // the session is lost
 		ended = a.session.End(err)
-		a.endAttempt(err)
 	case !errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUncertain), errors.Is(err, ErrRerouted):
 		a.uncertain = true
 	}

@@ -23,7 +23,9 @@ type client struct {
 }
 
 func newClient(t *testing.T) *client {
-	return &client{T: t, Core: clientcore.New(clientcore.Random{Jitter: func(time.Duration) time.Duration { return 0 }, NewID: engine.NewSessionID}), now: engine.NewInstant(time.Unix(1000, 0), time.Hour)}
+	return &client{T: t, Core: clientcore.New(clientcore.Random{Jitter: func(time.Duration) time.Duration {
+		return 0
+	}, NewID: engine.NewSessionID}), now: engine.NewInstant(time.Unix(1000, 0), time.Hour)}
 }
 
 func (c *client) advance(d time.Duration) { c.now = c.now.Add(d) }
@@ -84,7 +86,8 @@ func TestLateGrantIsReleased(t *testing.T) {
 	a := c.call("a")
 	s := a.Session()
 	c.advance(timing.Validity())
-	require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Correctness}), engine.ErrExpired)
+	require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Correctness}),
+		engine.ErrExpired)
 	release := s.Step(c.now).Release
 	require.Len(t, release, 1)
 	require.EqualValues(t, 1, release[0].Nonce)
@@ -95,7 +98,31 @@ func TestLossThatOvertakesTheGrant(t *testing.T) {
 	c := newClient(t)
 	a := c.call("a")
 	require.Nil(t, a.Session().Lost(1, engine.ErrTaken))
-	require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Correctness}), engine.ErrTaken)
+	require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Correctness}),
+		engine.ErrTaken)
+}
+
+// A session whose connection has dropped is renewed at the next step, once.
+func TestDisconnectedSessionIsRenewedSoon(t *testing.T) {
+	c := newClient(t)
+	s := c.grant(c.call("a")).Session()
+	s.Disconnected()
+	c.advance(time.Second)
+	r := s.Step(c.now).Renewal
+	require.NotNil(t, r)
+	require.NoError(t, s.Renewed(r, []engine.Nonce{1}, nil))
+	c.advance(time.Second)
+	require.Nil(t, s.Step(c.now).Renewal)
+
+	a := &clientcore.Call{Request: &engine.Request{Resources: []fencing.Resource{"b"}}, Began: c.now}
+	fixed, err := c.Route(a, c.now, timing, true)
+	require.NoError(t, err)
+	fixed.Opened(c.now)
+	c.Ask(a, c.now)
+	c.grant(a)
+	fixed.Disconnected()
+	c.advance(time.Second)
+	require.Nil(t, fixed.Step(c.now).Renewal, "a lease without renewal is not extended")
 }
 
 // A renewal extends only what the engine names, and only grants that were held when it was

@@ -40,9 +40,9 @@ type Core struct {
 	over     error            // why the client has ended, nil while it lives
 }
 
-// Random is the source of what a client draws.
+// Random is the source of a client's random values.
 type Random struct {
-	// Jitter returns a random part of a pause, so that clients do not all return at once.
+	// Jitter returns a random part of a pause: it keeps clients from all returning at once.
 	Jitter func(time.Duration) time.Duration
 	// NewID returns the id of a new session.
 	NewID func() engine.SessionID
@@ -65,7 +65,7 @@ func (c *Core) join(key Key, fixed bool) *Session {
 	return s
 }
 
-// remove makes sure that no new call joins a session.
+// remove removes a session, which no new call joins from now on.
 func (c *Core) remove(s *Session) {
 	c.sessions = slices.DeleteFunc(c.sessions, func(other *Session) bool { return other == s })
 }

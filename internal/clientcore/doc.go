@@ -8,7 +8,8 @@
 //     renewals, what is lost, and what is released in the background;
 //   - [Call] is one acquisition: what to do after each answer;
 //   - [Members] and [Search] choose the member of the service that is asked, and the next
-//     one when that fails.
+//     one when that fails;
+//   - [Silence] notices a member that no longer answers.
 //
 // The driver holds a mutex while it calls a method, and does what the method returns:
 // it sends a renewal, releases an attempt, reports a loss, asks again. Then it calls

@@ -16,8 +16,8 @@ const (
 	// that one that is down for long does not cost each search maxConnect.
 	forgetTime = 30 * time.Second
 	// avoidTime is how long a member that failed is not asked again, if there are others.
-	// It is longer than an election, so that callers do not follow a redirect to a leader
-	// that is paused, and short, because the member may only have been busy.
+	// It is longer than an election, because callers must not follow a redirect to a paused
+	// leader, and still short, because the member may only have been busy.
 	avoidTime = time.Second
 )
 

@@ -197,7 +197,8 @@ func TestSearchEndsWithAnUncertainOutcome(t *testing.T) {
 	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
 	s := clientcore.NewSearch(now, 5*time.Second)
 	for _, reached := range []bool{true, false} {
-		turn := m.Missed(now, s, clientcore.Miss{Address: "a", Reached: reached, Again: true, Redirected: true, Err: engine.ErrUncertain})
+		turn := m.Missed(now, s, clientcore.Miss{Address: "a", Reached: reached, Again: true, Redirected: true,
+			Err: engine.ErrUncertain})
 		require.False(t, turn.Again)
 		require.ErrorIs(t, turn.Err, engine.ErrUncertain)
 	}
@@ -215,4 +216,35 @@ func TestSearchAsksMembersThatKnowTheCaller(t *testing.T) {
 	require.False(t, reject("a"), "it has rejected the caller before")
 	require.True(t, reject("b"))
 	require.False(t, reject("c"), "all have rejected the caller")
+	m.Missed(now, s, clientcore.Miss{Address: "a", Reached: true, Redirected: true, Err: errRefused})
+	require.True(t, reject("a"), "an election is under way: members may have read their users since")
+}
+
+// While no member can be reached, the search goes on after growing pauses.
+func TestSearchPauses(t *testing.T) {
+	m := clientcore.NewMembers([]string{"a", "b"})
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	s := clientcore.NewSearch(now, 5*time.Second)
+	for _, want := range []time.Duration{5, 10, 20, 40, 80, 100, 100} {
+		turn := m.Missed(now, s, clientcore.Miss{Address: "a", Again: true, Err: errRefused})
+		require.True(t, turn.Again)
+		require.Equal(t, want*time.Millisecond, turn.Pause)
+	}
+	require.False(t, m.Missed(now, s, clientcore.Miss{Address: "a", Err: errRefused}).Again, "the address is not allowed")
+}
+
+// What a member needed long ago does not count when it fails again.
+func TestConnectTimeIsForgotten(t *testing.T) {
+	m := clientcore.NewMembers([]string{"a"})
+	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
+	fail := func() time.Duration {
+		began, limit := now, m.ConnectTime(now, "a")
+		now = now.Add(limit)
+		m.Connected(now, began, "a", context.DeadlineExceeded, false)
+		return limit
+	}
+	require.Equal(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, []time.Duration{fail(), fail(),
+		fail()})
+	now = now.Add(30 * time.Second)
+	require.Equal(t, []time.Duration{500 * time.Millisecond, time.Second}, []time.Duration{fail(), fail()})
 }

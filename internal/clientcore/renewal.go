@@ -53,7 +53,7 @@ func (s *Session) Step(now engine.Instant) Actions {
 		if s.failing {
 			every /= 4 // the lease may end before the next regular renewal
 		}
-		if left := now.Until(s.lastSent.Add(every)); left > 0 {
+		if left := now.Until(s.lastSent.Add(every)); left > 0 && !s.cutOff {
 			a.Next = min(a.Next, left)
 		} else if !s.renewing {
 			a.Renewal = s.startRenewal(now)
@@ -135,6 +135,11 @@ func (s *Session) idleTime() time.Duration {
 	return s.key.TTL
 }
 
+// Disconnected records that the engine's connection has dropped: it cannot hear of losses until
+// the next renewal reconnects it. The next Step renews. Steps are at most a second apart, and not
+// the same second in every client, so the clients of a dead member do not reconnect all at once.
+func (s *Session) Disconnected() { s.cutOff = true }
+
 // StartRenewal starts a renewal for a caller that wants one now. It returns nil while
 // another one is under way.
 func (s *Session) StartRenewal(now engine.Instant) (*Renewal, error) {
@@ -148,14 +153,15 @@ func (s *Session) StartRenewal(now engine.Instant) (*Renewal, error) {
 }
 
 func (s *Session) startRenewal(now engine.Instant) *Renewal {
-	s.renewing, s.lastSent = true, now
+	s.renewing, s.lastSent, s.cutOff = true, now, false
 	s.round++
 	r := &Renewal{Sent: now, Leases: len(s.grants), round: s.round}
 	if s.key.Mode == engine.Correctness {
 		return r
 	}
 	for _, g := range s.grants {
-		leaving := s.core.topology != nil && ModeError(s.core.topology, g.Held.Resources) != nil // it is held until its deadline
+		// It is held until its deadline.
+		leaving := s.core.topology != nil && ModeError(s.core.topology, g.Held.Resources) != nil
 		if g.Held.Name != "" && now.Until(g.Deadline()) > 0 && !leaving {
 			r.Held = append(r.Held, g.Held)
 		}
@@ -187,6 +193,9 @@ func (s *Session) extend(r *Renewal, extended []engine.Nonce) (missed int) {
 	}
 	for nonce, g := range s.grants {
 		switch {
+		case g.extended == r.round && !g.until.IsZero():
+			g.sent = r.Sent
+			continue
 		case g.extended == r.round:
 			g.covered = true
 			delete(s.uncovered, nonce)

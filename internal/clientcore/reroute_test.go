@@ -42,6 +42,7 @@ func TestReroutedWaitIsRepeated(t *testing.T) {
 	c.SetTopology(locks(2, engine.Efficiency, engine.AnyMode, "b"))
 	c.Failed(a, c.now, clientcore.ErrRerouted, false)
 	require.True(t, c.ask(a).Repeated)
+	require.NoError(t, c.grant(a).Err(), "the change ended the former ask, not this one")
 }
 
 // An attempt without an answer is released when its lock begins to migrate: the migration waits
@@ -68,7 +69,8 @@ func TestMigrationIsNotBlockedByOpenAttempt(t *testing.T) {
 			s.ReleasedLater(c.now, h.Nonce, nil)
 		}
 	}
-	require.Equal(t, 1, released, "the service may have granted it, and the migration waits for its holder; the session was renewed all the time")
+	require.Equal(t, 1, released, "the service may have granted it, and the migration waits for its holder; the "+
+		"session was renewed all the time")
 }
 
 // A refusal by the topology is not an answer to the open attempt.
@@ -126,12 +128,14 @@ func TestUnopenedFixedSessionsAreRemoved(t *testing.T) {
 
 // A grant of the former fleet or mode that arrives after the new topology is not used.
 func TestGrantOfOldFleet(t *testing.T) {
-	for _, next := range []engine.Topology{locks(2, engine.Efficiency, engine.AnyMode, "b"), locks(2, engine.Correctness, engine.AnyMode, "a")} {
+	for _, next := range []engine.Topology{locks(2, engine.Efficiency, engine.AnyMode, "b"),
+		locks(2, engine.Correctness, engine.AnyMode, "a")} {
 		c := newClient(t)
 		c.SetTopology(locks(1, engine.Efficiency, engine.AnyMode, "a"))
 		a := c.call("a")
 		c.SetTopology(next)
-		require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Efficiency, Name: "n"}), engine.ErrLost)
+		require.ErrorIs(t, c.Granted(a, c.now, &clientcore.Grant{}, engine.Grant{Token: 1, Mode: engine.Efficiency,
+			Name: "n"}), engine.ErrLost)
 	}
 }
 

@@ -25,10 +25,29 @@ func (c *Core) Pause(n int) time.Duration {
 	return d/2 + c.random.Jitter(d/2)
 }
 
+// Backoff is the pause between the tries of one call, which grows. The zero Backoff is ready
+// to use.
+type Backoff struct {
+	tries int
+	until engine.Instant // when the last pause ends
+}
+
+// NextPause returns the time to wait after a try that has failed now.
+func (c *Core) NextPause(b *Backoff, now engine.Instant) time.Duration {
+	if !b.until.IsZero() && now.Since(b.until) > maxPause {
+		b.tries = 0 // the service had answered until now
+	}
+	pause := c.Pause(b.tries)
+	b.tries++
+	b.until = now.Add(pause)
+	return pause
+}
+
 // Final reports whether another attempt cannot help, even for a caller that is willing to
 // wait. An error that matches no sentinel is uncertain, so another attempt is worthwhile.
 func Final(err error) bool {
-	return engine.Refused(err) || Matches(err, fencing.ErrInvalidResource, ErrClosed, engine.ErrForbidden, engine.ErrLimit)
+	return engine.Refused(err) || Matches(err, fencing.ErrInvalidResource, ErrClosed, engine.ErrForbidden, engine.ErrLimit,
+		engine.ErrNoState)
 }
 
 // Transient reports whether err may pass when the service has a leader again.

@@ -37,7 +37,7 @@ type Miss struct {
 	Leader     string
 	// Rejected says that the member does not know the caller.
 	Rejected bool
-	// Again says that the connection failed, so that another member may be reached.
+	// Again says that the connection failed, and another member may be reachable.
 	Again bool
 	Err   error
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -40,6 +41,7 @@ type Session struct {
 	lastUsed    engine.Instant // when there was last a grant or a user
 	renewing    bool           // a renewal is under way
 	failing     bool           // the last renewal failed
+	cutOff      bool           // the engine cannot hear of losses until the next renewal
 	round       uint64         // number of renewals sent
 }
 
@@ -57,6 +59,7 @@ type Grant struct {
 	round    uint64         // the last renewal that was sent before it was granted
 	extended uint64         // the last renewal that extended it
 	covered  bool           // the deadline counts from the last answered renewal
+	until    engine.Instant // the service keeps it until then, whatever its session does; zero without an Extended
 	ended    error          // why it ended, nil while it is held
 }
 
@@ -106,7 +109,24 @@ func (g *Grant) Deadline() engine.Instant {
 	if g.covered {
 		from = g.session.lastRenewed
 	}
-	return from.Add(g.session.key.Validity())
+	if at := from.Add(g.session.key.Validity()); at.Since(g.until) > 0 || g.until.IsZero() {
+		return at
+	}
+	return g.until
+}
+
+// Extended records that the engine keeps the grant for ttl, counted from sent, which is from
+// before the request was sent. From then on the grant has a deadline of its own.
+func (g *Grant) Extended(sent engine.Instant, ttl time.Duration) {
+	s := g.session
+	drift := max(s.key.Drift, time.Duration(float64(s.key.Drift)/float64(s.key.TTL)*float64(ttl)))
+	if until := sent.Add(ttl - drift); g.ended == nil && (g.until.IsZero() || until.Since(g.until) > 0) {
+		if g.covered {
+			g.covered, g.sent = false, s.lastRenewed
+			s.uncovered[g.Held.Nonce] = g
+		}
+		g.until = until
+	}
 }
 
 // accept turns the answer to an attempt into a grant, unless it has ended by now.
@@ -145,7 +165,7 @@ func (s *Session) accept(now engine.Instant, c *Call, g *Grant, answer engine.Gr
 // inOrder returns the grants by their nonces.
 func (s *Session) inOrder() []*Grant { return sorted(slices.Collect(maps.Values(s.grants))) }
 
-// sorted sorts grants by their nonces, so that a simulation can be repeated.
+// sorted sorts grants by their nonces, which makes simulations repeatable.
 func sorted(grants []*Grant) []*Grant {
 	slices.SortFunc(grants, func(a, b *Grant) int { return cmp.Compare(a.Held.Nonce, b.Held.Nonce) })
 	return grants
@@ -236,15 +256,15 @@ func (s *Session) Closing() (held []engine.Held, needed bool) {
 	return s.closing, s.open && !errors.Is(s.over, engine.ErrLost)
 }
 
-// Release ends a grant because its holder releases it. The driver then releases
-// it at the service and calls Released.
+// Release ends a grant that its holder releases. The driver then releases it at the
+// service and calls Released.
 func (g *Grant) Release() {
 	g.session.end(g, engine.ErrReleased)
 	g.session.releasing++
 }
 
-// Released records the end of a release after Grant.Release. After an error the attempt is
-// released in the background.
+// Released records the outcome of a release that Grant.Release began. After an error the
+// attempt is released in the background.
 func (s *Session) Released(held engine.Held, err error) {
 	s.releasing--
 	if err != nil {
@@ -252,7 +272,7 @@ func (s *Session) Released(held engine.Held, err error) {
 	}
 }
 
-// releaseLater has an attempt released in the background.
+// releaseLater schedules the release of an attempt in the background.
 func (s *Session) releaseLater(held engine.Held) {
 	if s.over == nil && s.open {
 		s.releases[held.Nonce] = &release{held: held}

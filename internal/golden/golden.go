@@ -13,7 +13,8 @@ import (
 
 // update rewrites the files. A frozen file must never change after the first release: see
 // docs/adr/0030-frozen-formats.md.
-var update = flag.Bool("update", false, "write the files in testdata/golden-v1 instead of comparing; never for a released format")
+var update = flag.Bool("update", false, "write the files in testdata/golden-v1 instead of comparing; never for a "+
+	"released format")
 
 // folder has the files of a package.
 const folder = "testdata/golden-v1"
@@ -33,7 +34,8 @@ func Text(t testing.TB, name, got string) string {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want := string(Read(t, name))
-	require.Equal(t, want, got, "%s is frozen; a change needs a new version of the format, see docs/adr/0030-frozen-formats.md", path)
+	require.Equal(t, want, got, "%s is frozen; a change needs a new version of the format, see "+
+		"docs/adr/0030-frozen-formats.md", path)
 	return want
 }
 

@@ -5,7 +5,7 @@
 // the same machine in the same run.
 //
 // The nouns, in reading order: [Target], a lock service, with its [Client] and [Held];
-// [Work], what the workers do: [Own], [Contended] or [Hold]; [Run], which does the work
+// [Work], what the workers do, of a [Kind]; [Run], which does the work
 // for the time that its [Options] say, and reports each [Grant]; [Result], what it
 // measured, with its [Histogram]s.
 package load

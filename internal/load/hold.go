@@ -12,12 +12,12 @@ import (
 )
 
 // hold acquires all locks of the work, and releases them after End.
-func (r *runner) hold(ctx context.Context, work Hold) (time.Duration, error) {
+func (r *runner) hold(ctx context.Context, work Work) (time.Duration, error) {
 	held := make([][]Held, work.Workers)
 	r.phase.Store(measuring)
 	call(r.Begin)
 	begin := time.Now()
-	err := r.each(work.Workers, func(worker int) error { return r.acquireMany(ctx, work, worker, &held[worker]) })
+	err := each(work.Workers, func(worker int) error { return r.acquireMany(ctx, work, worker, &held[worker]) })
 	elapsed := time.Since(begin)
 	if err == nil {
 		call(r.End)
@@ -25,7 +25,7 @@ func (r *runner) hold(ctx context.Context, work Hold) (time.Duration, error) {
 	if r.Abandon {
 		return elapsed, err
 	}
-	return elapsed, errors.Join(err, r.each(work.Workers, func(worker int) error {
+	return elapsed, errors.Join(err, each(work.Workers, func(worker int) error {
 		var errs []error
 		for _, h := range held[worker] {
 			errs = append(errs, h.Release(context.WithoutCancel(ctx)))
@@ -35,7 +35,7 @@ func (r *runner) hold(ctx context.Context, work Hold) (time.Duration, error) {
 }
 
 // acquireMany acquires the locks of one worker.
-func (r *runner) acquireMany(ctx context.Context, work Hold, worker int, held *[]Held) error {
+func (r *runner) acquireMany(ctx context.Context, work Work, worker int, held *[]Held) error {
 	client := r.clients[worker%len(r.clients)]
 	for i := worker; i < work.Leases; i += work.Workers {
 		start := time.Now()
@@ -66,12 +66,12 @@ func (r *runner) showHeld(done, total int64) {
 	r.Progress.Show(text)
 }
 
-// each calls do for all workers at once.
-func (r *runner) each(workers int, do func(worker int) error) error {
-	errs := make([]error, workers)
+// each calls do for 0 to n-1 at once.
+func each(n int, do func(i int) error) error {
+	errs := make([]error, n)
 	var wg sync.WaitGroup
-	for worker := range workers {
-		wg.Go(func() { errs[worker] = do(worker) })
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -94,7 +94,7 @@ func TestRunOwn(t *testing.T) {
 		s := newService()
 		var hooks []string
 		hook := func(name string) func() { return func() { hooks = append(hooks, name) } }
-		result, err := load.Run(t.Context(), s, load.Own{Workers: 4, Clients: 2}, load.Options{
+		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Own, Workers: 4, Clients: 2}, load.Options{
 			WarmUp: time.Second, Length: 10 * time.Second, Ready: hook("ready"), Begin: hook("begin"), End: hook("end"),
 		})
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestRunContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var holders atomic.Int64
-		result, err := load.Run(t.Context(), s, load.Contended{Workers: 8, Clients: 1}, load.Options{
+		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Contended, Workers: 8, Clients: 1}, load.Options{
 			Length: time.Second,
 			Granted: func(g load.Grant) {
 				require.False(t, g.At.Before(g.Requested))
@@ -140,7 +140,8 @@ func TestRunHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var atEnd int
-		result, err := load.Run(t.Context(), s, load.Hold{Leases: 1001, Workers: 10, Clients: 1}, load.Options{End: func() { atEnd = s.held() }})
+		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Hold, Leases: 1001, Workers: 10, Clients: 1},
+			load.Options{End: func() { atEnd = s.held() }})
 		require.NoError(t, err)
 		require.Equal(t, 1001, atEnd, "all locks are held at the same time")
 		require.Zero(t, s.held(), "all locks are released in the end")
@@ -153,7 +154,8 @@ func TestRunHoldAbandons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
-		_, err := load.Run(t.Context(), s, load.Hold{Leases: 10, Workers: 2, Clients: 1}, load.Options{Abandon: true})
+		_, err := load.Run(t.Context(), s, load.Work{Kind: load.Hold, Leases: 10, Workers: 2, Clients: 1},
+			load.Options{Abandon: true})
 		require.NoError(t, err)
 		require.Equal(t, 10, s.held())
 		require.EqualValues(t, 1, s.closed.Load())
@@ -171,7 +173,8 @@ func TestRunCountsErrors(t *testing.T) {
 			}
 			return nil
 		}
-		result, err := load.Run(t.Context(), s, load.Own{Workers: 1, Clients: 1}, load.Options{Length: 5 * time.Second})
+		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Own, Workers: 1, Clients: 1},
+			load.Options{Length: 5 * time.Second})
 		require.NoError(t, err)
 		require.Equal(t, "no leader", result.FirstError)
 		require.InDelta(t, 1000/6, result.Errors, 2, "a worker waits after an error")
@@ -185,7 +188,7 @@ func TestRunEndsWithContext(t *testing.T) {
 		s := newService()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := load.Run(ctx, s, load.Contended{Workers: 3, Clients: 3}, load.Options{Length: time.Hour})
+		_, err := load.Run(ctx, s, load.Work{Kind: load.Contended, Workers: 3, Clients: 3}, load.Options{Length: time.Hour})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, s.held())
 		require.EqualValues(t, 3, s.closed.Load())
@@ -214,7 +217,8 @@ func TestRunEndsWithoutTheClient(t *testing.T) {
 		d := &stuckClient{newService(), make(chan struct{})}
 		defer close(d.ended)
 		start := time.Now()
-		_, err := load.Run(t.Context(), d, load.Own{Workers: 2, Clients: 1}, load.Options{Length: time.Second})
+		_, err := load.Run(t.Context(), d, load.Work{Kind: load.Own, Workers: 2, Clients: 1},
+			load.Options{Length: time.Second})
 		require.ErrorContains(t, err, "did not end")
 		require.Equal(t, 41*time.Second, time.Since(start))
 	})
@@ -223,10 +227,10 @@ func TestRunEndsWithoutTheClient(t *testing.T) {
 func TestRunRejectsSizes(t *testing.T) {
 	t.Parallel()
 	for name, work := range map[string]load.Work{
-		"no worker":                load.Own{Clients: 1},
-		"no client":                load.Contended{Workers: 1},
-		"more clients than worker": load.Own{Workers: 1, Clients: 2},
-		"more workers than leases": load.Hold{Leases: 1, Workers: 2, Clients: 1},
+		"no worker":                load.Work{Kind: load.Own, Clients: 1},
+		"no client":                load.Work{Kind: load.Contended, Workers: 1},
+		"more clients than worker": load.Work{Kind: load.Own, Workers: 1, Clients: 2},
+		"more workers than leases": load.Work{Kind: load.Hold, Leases: 1, Workers: 2, Clients: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +258,8 @@ func TestHistogram(t *testing.T) {
 
 func TestResultMerge(t *testing.T) {
 	t.Parallel()
-	a := load.Result{Pairs: 1, Elapsed: time.Second, Acquire: &load.Histogram{}, Pair: &load.Histogram{}, Grants: []int64{1}}
+	a := load.Result{Pairs: 1, Elapsed: time.Second, Acquire: &load.Histogram{}, Pair: &load.Histogram{},
+		Grants: []int64{1}}
 	a.Acquire.Observe(time.Millisecond)
 	data, err := json.Marshal(a)
 	require.NoError(t, err)

@@ -81,29 +81,28 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 	if err := work.validate(); err != nil {
 		return Result{}, err
 	}
-	workers, clients := work.size()
-	r := &runner{Options: options, grants: make([]atomic.Int64, workers), started: time.Now()}
+	r := &runner{Options: options, grants: make([]atomic.Int64, work.Workers), started: time.Now()}
 	defer func() {
 		if closed := r.close(ctx); !r.Abandon {
 			err = errors.Join(err, closed)
 		}
 	}()
-	for i := range clients {
+	for i := range work.Clients {
 		client, err := target.Open(ctx)
 		if err != nil {
-			return Result{}, fmt.Errorf("open client %d of %d of %s: %w", i+1, clients, target.Name(), err)
+			return Result{}, fmt.Errorf("open client %d of %d of %s: %w", i+1, work.Clients, target.Name(), err)
 		}
 		r.clients = append(r.clients, client)
 	}
 	call(r.Ready)
 	var elapsed time.Duration
-	switch w := work.(type) {
+	switch work.Kind {
 	case Own:
-		elapsed, err = r.loop(ctx, workers, func(worker int) string { return r.Prefix + strconv.Itoa(worker) })
+		elapsed, err = r.loop(ctx, work.Workers, func(worker int) string { return r.Prefix + strconv.Itoa(worker) })
 	case Contended:
-		elapsed, err = r.loop(ctx, workers, func(int) string { return r.Prefix + "contended" })
+		elapsed, err = r.loop(ctx, work.Workers, func(int) string { return r.Prefix + "contended" })
 	case Hold:
-		elapsed, err = r.hold(ctx, w)
+		elapsed, err = r.hold(ctx, work)
 	}
 	return r.result(elapsed), err
 }
@@ -153,7 +152,8 @@ func (r *runner) loop(ctx context.Context, workers int, name func(worker int) st
 	case <-ended:
 		return elapsed, err
 	case <-time.After(endTime):
-		return elapsed, errors.Join(err, errors.New("some operations did not end after the run; their locks may stay held until their sessions expire"))
+		return elapsed, errors.Join(err, errors.New("some operations did not end after the run; their locks may stay held "+
+			"until their sessions expire"))
 	}
 }
 
@@ -167,7 +167,7 @@ func within(f func()) <-chan struct{} {
 	return ended
 }
 
-// work is the loop of one worker. Releases have their own context, so that a run that
+// work is the loop of one worker. Releases have their own context, so a run that
 // ends leaves no lock held.
 func (r *runner) work(ctx, releasing context.Context, worker int, name string) {
 	client := r.clients[worker%len(r.clients)]
@@ -241,7 +241,8 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (r *runner) result(elapsed time.Duration) Result {
-	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair, Errors: r.failures.Load()}
+	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair,
+		Errors: r.failures.Load()}
 	for i := range r.grants {
 		result.Grants = append(result.Grants, r.grants[i].Load())
 	}
@@ -255,14 +256,10 @@ func (r *runner) result(elapsed time.Duration) Result {
 func (r *runner) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	errs := make([]error, len(r.clients))
-	var wg sync.WaitGroup
-	for i, client := range r.clients {
-		wg.Go(func() { errs[i] = client.Close(ctx) })
-	}
+	var err error
 	select {
-	case <-within(wg.Wait):
-		return errors.Join(errs...)
+	case <-within(func() { err = each(len(r.clients), func(i int) error { return r.clients[i].Close(ctx) }) }):
+		return err
 	case <-time.After(drainTime + endTime):
 		return errors.New("some clients did not close; their locks may stay held until their sessions expire")
 	}

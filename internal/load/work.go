@@ -2,53 +2,35 @@ package load
 
 import "fmt"
 
+// Kind is a kind of work.
+type Kind string
+
+// The kinds of work.
+const (
+	// Own makes each worker acquire and release its own lock.
+	Own Kind = "own"
+	// Contended makes all workers acquire and release one lock.
+	Contended Kind = "contended"
+	// Hold makes the workers acquire many locks, keep all of them, and then release them. It
+	// has no warm-up and ignores [Options].Length.
+	Hold Kind = "hold"
+)
+
 // Work is what the workers do.
-type Work interface {
-	// size returns the numbers of workers and clients. The clients are shared out evenly.
-	size() (workers, clients int)
-	// validate checks the numbers.
-	validate() error
-}
-
-// Own makes each worker acquire and release its own lock.
-type Own struct {
+type Work struct {
+	Kind    Kind
 	Workers int
-	Clients int // 1 to Workers
+	Clients int // 1 to Workers; the workers share them evenly
+	Leases  int // of Hold, in total
 }
 
-// Contended makes all workers acquire and release one lock.
-type Contended struct {
-	Workers int
-	Clients int // 1 to Workers
-}
-
-// Hold makes the workers acquire many locks, keep all of them, and then release them. It
-// has no warm-up and ignores [Options].Length.
-type Hold struct {
-	Leases  int // in total
-	Workers int
-	Clients int // 1 to Workers
-}
-
-var _, _, _ Work = Own{}, Contended{}, Hold{}
-
-func (w Own) size() (workers, clients int)       { return w.Workers, w.Clients }
-func (w Contended) size() (workers, clients int) { return w.Workers, w.Clients }
-func (w Hold) size() (workers, clients int)      { return w.Workers, w.Clients }
-
-func (w Own) validate() error       { return validSize(w.Workers, w.Clients) }
-func (w Contended) validate() error { return validSize(w.Workers, w.Clients) }
-
-func (w Hold) validate() error {
-	if w.Leases < w.Workers {
+func (w Work) validate() error {
+	switch {
+	case w.Workers < 1 || w.Clients < 1 || w.Clients > w.Workers:
+		return fmt.Errorf("%d workers with %d clients: at least one client and at most one per worker are needed", w.Workers,
+			w.Clients)
+	case w.Kind == Hold && w.Leases < w.Workers:
 		return fmt.Errorf("%d workers hold %d leases: at least one lease per worker is needed", w.Workers, w.Leases)
-	}
-	return validSize(w.Workers, w.Clients)
-}
-
-func validSize(workers, clients int) error {
-	if workers < 1 || clients < 1 || clients > workers {
-		return fmt.Errorf("%d workers with %d clients: at least one client and at most one per worker are needed", workers, clients)
 	}
 	return nil
 }

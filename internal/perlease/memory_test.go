@@ -50,7 +50,8 @@ func (m *memory) holder(name fencing.Resource) *record {
 	return r
 }
 
-func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, error) {
 	switch {
 	case request.Kind != engine.Exclusive:
 		return engine.Held{}, fmt.Errorf("%w: use a lock in correctness mode", engine.ErrUnsupported)
@@ -96,7 +97,8 @@ func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time
 func (m *memory) grant(session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	m.acquires++
 	m.last++
-	held := engine.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.acquires), Session: session, Nonce: request.Nonce,
+	held := engine.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.acquires), Session: session,
+		Nonce:     request.Nonce,
 		Resources: request.Resources, Token: m.last, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	for _, name := range request.Resources {
 		m.locks[name] = &record{held: held, until: clock.Now().Add(ttl)}
@@ -135,7 +137,13 @@ func (m *memory) renew(held engine.Held) error {
 		}
 	}
 	for _, name := range held.Resources {
-		m.locks[name].until = clock.Now().Add(held.TTL)
+		r := m.locks[name]
+		if until := clock.Now().Add(held.TTL); until.Time().After(r.until.Time()) {
+			r.until = until
+		}
+		if len(held.Metadata) > 0 {
+			r.held.Metadata = held.Metadata
+		}
 	}
 	return nil
 }
@@ -150,7 +158,8 @@ func (m *memory) Release(_ context.Context, held engine.Held) error {
 	m.released = append(m.released, held)
 	for _, name := range held.Resources {
 		r := m.locks[name]
-		if r != nil && r.held.Session == held.Session && r.held.Nonce == held.Nonce && (held.Name == "" || held.Name == r.held.Name) {
+		if r != nil && r.held.Session == held.Session && r.held.Nonce == held.Nonce &&
+			(held.Name == "" || held.Name == r.held.Name) {
 			delete(m.locks, name)
 		}
 	}
@@ -169,7 +178,8 @@ func (m *memory) Inspect(_ context.Context, name fencing.Resource) (engine.Statu
 	defer m.mu.Unlock()
 	status := engine.Status{Resource: name, Mode: engine.Efficiency}
 	if r := m.holder(name); r != nil {
-		status.Holders = []engine.Party{{Holder: r.held.Holder, Session: r.held.Session, Nonce: r.held.Nonce, Token: r.held.Token,
+		status.Holders = []engine.Party{{Holder: r.held.Holder, Session: r.held.Session, Nonce: r.held.Nonce,
+			Token:    r.held.Token,
 			Metadata: r.held.Metadata, TTL: clock.Now().Until(r.until)}}
 	}
 	return status, nil

@@ -86,6 +86,14 @@ func (s *Session) Renew(ctx context.Context, held ...engine.Held) (extended []en
 	return extended, nil
 }
 
+// Update renews a lease for its TTL, with its metadata.
+func (s *Session) Update(ctx context.Context, held engine.Held) error {
+	if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	return nil
+}
+
 // Release ends a lease. A lost lease counts as released.
 func (s *Session) Release(ctx context.Context, held engine.Held) error {
 	if err := s.engine.Release(ctx, held); err != nil && !errors.Is(err, engine.ErrLost) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 )
 
 const (
@@ -37,8 +39,7 @@ type Line struct {
 
 // New returns a line on a file, by a clock such as time.Now.
 func New(out *os.File, now func() time.Time) *Line {
-	info, err := out.Stat()
-	l := newLine(out, err == nil && info.Mode()&os.ModeCharDevice != 0, now)
+	l := newLine(out, term.IsTerminal(int(out.Fd())), now)
 	l.width = func() int { return widthOf(out) }
 	return l
 }

@@ -37,7 +37,8 @@ func TestLineOnTerminal(t *testing.T) {
 // A line never takes more than one line of the terminal, and the time left stays visible.
 func TestLineFitsTerminal(t *testing.T) {
 	t.Parallel()
-	text := "migration of report/* from efficiency to correctness: waiting for 3 leases on the Redis nodes, the longest of which was granted with a TTL of 10m; 9m58s left"
+	text := "migration of report/* from efficiency to correctness: waiting for 3 leases on the Redis nodes, the " +
+		"longest of which was granted with a TTL of 10m; 9m58s left"
 	for _, width := range []int{1, 2, 12, 40, 80, 100} {
 		clock, out := &fakeClock{at: time.Unix(1_000_000, 0)}, &strings.Builder{}
 		l := newLine(out, true, clock.now)
@@ -99,7 +100,8 @@ func TestNilLine(t *testing.T) {
 
 func TestWork(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "25.0 MiB of 100.0 MiB (25%), 5.0 MiB/s, 15s left", Work{Done: 25 << 20, Total: 100 << 20, Elapsed: 5 * time.Second}.Bytes())
+	require.Equal(t, "25.0 MiB of 100.0 MiB (25%), 5.0 MiB/s, 15s left",
+		Work{Done: 25 << 20, Total: 100 << 20, Elapsed: 5 * time.Second}.Bytes())
 	require.Equal(t, "3.0 KiB, 1.5 KiB/s", Work{Done: 3 << 10, Elapsed: 2 * time.Second}.Bytes())
 	require.Equal(t, "0 B of 1.0 GiB (0%)", Work{Total: 1 << 30}.Bytes())
 	require.Equal(t, "2 B of 1 B (100%), 2 B/s, 0s left", Work{Done: 2, Total: 1, Elapsed: time.Second}.Bytes())

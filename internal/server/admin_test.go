@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 func TestSnapshots(t *testing.T) {
@@ -65,8 +66,16 @@ func TestHealth(t *testing.T) {
 	health, err := pb.NewClusterServiceClient(conn).Health(testContext(t), &pb.HealthRequest{})
 	require.NoError(t, err)
 	require.Equal(t, "serving", health.Status)
+	require.Empty(t, health.Reason)
+	// Tokens come near the bound of the gates: the member serves, and says so.
+	require.NoError(t, s.Node().Reconcile(testContext(t), machine.Reconcile{Ceiling: 1 << 39}))
+	health, err = pb.NewClusterServiceClient(conn).Health(testContext(t), &pb.HealthRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "serving", health.Status)
+	require.Contains(t, health.Reason, "LeasedTokensNearBound")
 	eventually(t, "the gRPC health service agrees", func() bool {
-		response, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
+		response, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(),
+			&grpc_health_v1.HealthCheckRequest{})
 		return err == nil && response.Status == grpc_health_v1.HealthCheckResponse_SERVING
 	})
 }

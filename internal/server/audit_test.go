@@ -16,13 +16,13 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // audited is a server with users and an audit log.
@@ -34,8 +34,10 @@ type audited struct {
 
 func startAudited(t testing.TB, change ...func(*server.Config)) *audited {
 	t.Helper()
-	a := &audited{path: filepath.Join(t.TempDir(), "audit.log"), alice: secret.New(), members: secret.New(), bobs: secret.New()}
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(a.alice)}, Rules: auth.AdminRules()},
+	a := &audited{path: filepath.Join(t.TempDir(), "audit.log"), alice: secret.New(), members: secret.New(),
+		bobs: secret.New()}
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(a.alice)},
+		Rules: auth.AdminRules()},
 		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(a.bobs)}, Rules: auth.Rules{{Right: auth.Acquire, Pattern: "b/*"}}},
 		{Name: "members", Hashes: []secret.Hash{secret.HashOf(a.members)}, Member: true}})
 	log, err := audit.Open(audit.Config{Path: a.path, Member: "n1", Logger: quiet})
@@ -75,7 +77,8 @@ func TestAuditEvents(t *testing.T) {
 	s := startAudited(t)
 	ctx := testContext(t)
 	conn, member := dialAs(t, s.Address(), s.alice), dialAs(t, s.Address(), s.members)
-	api, policies, redis, cluster := pb.NewLeaseServiceClient(conn), pb.NewPolicyServiceClient(conn), pb.NewRedisServiceClient(conn), pb.NewClusterServiceClient(conn)
+	api, policies, redis, cluster := pb.NewLeaseServiceClient(conn), pb.NewPolicyServiceClient(conn),
+		pb.NewRedisServiceClient(conn), pb.NewClusterServiceClient(conn)
 	other, peer := testserver.FreeAddr(t), pb.NewClusterServiceClient(member)
 	held, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: "first", Ttl: "10m", Holder: "h"})
 	require.NoError(t, err)
@@ -85,46 +88,58 @@ func TestAuditEvents(t *testing.T) {
 		want audit.Record
 		call func() error
 	}{
-		{audit.Record{Event: audit.Grant, User: "alice", Resources: []string{"x", "y"}, Holder: "h", Mode: "correctness"}, func() error {
-			return do(api.Acquire(ctx, &pb.AcquireRequest{Resources: []string{"y", "x"}, Ttl: "10m", Holder: "h"}))
-		}},
+		{audit.Record{Event: audit.Grant, User: "alice", Resources: []string{"x", "y"}, Holder: "h", Mode: "correctness"},
+			func() error {
+				return do(api.Acquire(ctx, &pb.AcquireRequest{Resources: []string{"y", "x"}, Ttl: "10m", Holder: "h"}))
+			}},
 		{audit.Record{Event: audit.Grant, User: "bob", Resources: []string{"b/1"}, Mode: "correctness"}, func() error {
 			return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b/1"}`), secret.Header(s.bobs)), 200)
 		}},
-		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Acquire_FullMethodName, Code: "forbidden"}, func() error {
-			return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"c/1"}`), secret.Header(s.bobs)), 403)
-		}},
-		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Break_FullMethodName, Code: "forbidden"}, func() error {
-			_, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), s.bobs)).Break(ctx, &pb.BreakRequest{Resource: "first", Token: held.Token})
-			require.Error(t, err)
-			return nil
-		}},
-		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.ClusterService_SaveSnapshot_FullMethodName, Code: "forbidden"}, func() error {
+		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Acquire_FullMethodName, Code: "forbidden"},
+			func() error {
+				return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"c/1"}`), secret.Header(s.bobs)), 403)
+			}},
+		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Break_FullMethodName, Code: "forbidden"},
+			func() error {
+				_, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), s.bobs)).Break(ctx, &pb.BreakRequest{Resource: "first",
+					Token: held.Token})
+				require.Error(t, err)
+				return nil
+			}},
+		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.ClusterService_SaveSnapshot_FullMethodName,
+			Code: "forbidden"}, func() error {
 			return answers(t, send(t, newPost(t, s.Address(), "/v1/save-snapshot", `{}`), secret.Header(s.bobs)), 403)
 		}},
-		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Watch_FullMethodName, Code: "forbidden"}, func() error {
-			return answers(t, send(t, newPost(t, s.Address(), "/v1/watch", `{"resource":"c"}`), secret.Header(s.bobs)), 403)
-		}},
-		{audit.Record{Event: audit.Unauthenticated, Method: "/v1/inspect", Code: "unauthenticated"}, func() error {
-			return answers(t, send(t, newPost(t, s.Address(), "/v1/inspect", `{"resource":"c"}`), secret.Header(secret.New())), 401)
-		}},
-		{audit.Record{Event: audit.Unauthenticated, Method: pb.LeaseService_Session_FullMethodName, Code: "unauthenticated"}, func() error {
-			stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), "")).Session(ctx)
-			require.NoError(t, err)
-			_, err = stream.Recv()
-			require.Error(t, err)
-			return nil
-		}},
+		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Watch_FullMethodName, Code: "forbidden"},
+			func() error {
+				return answers(t, send(t, newPost(t, s.Address(), "/v1/watch", `{"resource":"c"}`), secret.Header(s.bobs)), 403)
+			}},
+		{audit.Record{Event: audit.Unauthenticated, Method: pb.LeaseService_Inspect_FullMethodName, Code: "unauthenticated"},
+			func() error {
+				return answers(t, send(t, newPost(t, s.Address(), "/v1/inspect", `{"resource":"c"}`), secret.Header(secret.New())),
+					401)
+			}},
+		{audit.Record{Event: audit.Unauthenticated, Method: pb.LeaseService_Session_FullMethodName, Code: "unauthenticated"},
+			func() error {
+				stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), "")).Session(ctx)
+				require.NoError(t, err)
+				_, err = stream.Recv()
+				require.Error(t, err)
+				return nil
+			}},
 		{audit.Record{Event: audit.Break, User: "alice", Resources: []string{"first"}, Token: held.Token}, func() error {
 			return do(api.Break(ctx, &pb.BreakRequest{Resource: "first", Token: held.Token}))
 		}},
-		{audit.Record{Event: audit.Break, User: "alice", Resources: []string{"first"}, Token: held.Token, Code: "not-held"}, func() error {
-			require.Error(t, do(api.Break(ctx, &pb.BreakRequest{Resource: "first", Token: held.Token})))
-			return nil
-		}},
-		{audit.Record{Event: audit.PolicySet, User: "alice", Subject: "p/*", Mode: "correctness", Detail: "ttl 20s"}, func() error {
-			return do(policies.SetPolicy(ctx, &pb.SetPolicyRequest{Policy: &pb.Policy{Prefix: "p/", Mode: "correctness", Ttl: "20s"}}))
-		}},
+		{audit.Record{Event: audit.Break, User: "alice", Resources: []string{"first"}, Token: held.Token, Code: "not-held"},
+			func() error {
+				require.Error(t, do(api.Break(ctx, &pb.BreakRequest{Resource: "first", Token: held.Token})))
+				return nil
+			}},
+		{audit.Record{Event: audit.PolicySet, User: "alice", Subject: "p/*", Mode: "correctness", Detail: "ttl 20s"},
+			func() error {
+				return do(policies.SetPolicy(ctx, &pb.SetPolicyRequest{Policy: &pb.Policy{Prefix: "p/", Mode: "correctness",
+					Ttl: "20s"}}))
+			}},
 		{audit.Record{Event: audit.PolicyDelete, User: "alice", Subject: "p/*"}, func() error {
 			return do(policies.DeletePolicy(ctx, &pb.DeletePolicyRequest{Prefix: "p/"}))
 		}},
@@ -133,19 +148,22 @@ func TestAuditEvents(t *testing.T) {
 			return nil
 		}},
 		{audit.Record{Event: audit.FleetSet, User: "alice", Subject: "a:1,b:1", Code: "invalid"}, func() error {
-			require.Error(t, do(redis.SetFleet(ctx, &pb.SetFleetRequest{Fleet: &pb.RedisFleet{Namespace: "n", MaxTtl: "1m", Addresses: []string{"a:1", "b:1"}}})))
+			require.Error(t, do(redis.SetFleet(ctx, &pb.SetFleetRequest{Fleet: &pb.RedisFleet{Namespace: "n", MaxTtl: "1m",
+				Addresses: []string{"a:1", "b:1"}}})))
 			return nil
 		}},
 		{audit.Record{Event: audit.FloorSet, User: "alice", Code: "invalid"}, func() error {
 			require.Error(t, do(redis.ProvideFloor(ctx, &pb.ProvideFloorRequest{})))
 			return nil
 		}},
-		{audit.Record{Event: audit.MemberAnnounce, User: "members", Subject: "n1", Detail: "api " + s.Address()}, func() error {
-			return do(peer.Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: s.Address()}))
-		}},
-		{audit.Record{Event: audit.MemberAdd, User: "members", Subject: "n2", Detail: "raft " + other + ", api " + other}, func() error {
-			return do(peer.AddLearner(ctx, &pb.AddLearnerRequest{Id: "n2", RaftAddress: other, ApiAddress: other}))
-		}},
+		{audit.Record{Event: audit.MemberAnnounce, User: "members", Subject: "n1", Detail: "api " + s.Address()},
+			func() error {
+				return do(peer.Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: s.Address()}))
+			}},
+		{audit.Record{Event: audit.MemberAdd, User: "members", Subject: "n2", Detail: "raft " + other + ", api " + other},
+			func() error {
+				return do(peer.AddLearner(ctx, &pb.AddLearnerRequest{Id: "n2", RaftAddress: other, ApiAddress: other}))
+			}},
 		{audit.Record{Event: audit.MemberPromote, User: "members", Subject: "n9", Code: "invalid"}, func() error {
 			require.Error(t, do(peer.Promote(ctx, &pb.PromoteRequest{Id: "n9"})))
 			return nil
@@ -200,7 +218,7 @@ func answers(t *testing.T, response *http.Response, want int) error {
 }
 
 // The grants of a session stream are recorded when the client gets them, also those
-// that it waited for, and leases that expire are recorded without a call.
+// that it waited for, and leases that expire or are released are recorded without a call.
 func TestAuditOfSessionStreams(t *testing.T) {
 	t.Parallel()
 	s := startAudited(t)
@@ -223,16 +241,24 @@ func TestAuditOfSessionStreams(t *testing.T) {
 	_, err = session.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: names})
 	require.ErrorIs(t, err, engine.ErrForbidden)
 
-	records := s.lines(t, 4)
-	require.Len(t, records, 4)
+	s.lines(t, 4)
+	require.NoError(t, second.Release(testContext(t), engine.Held{Nonce: 1}))
+
+	records := s.lines(t, 5)
+	require.Len(t, records, 5)
 	for i, want := range []audit.Record{
-		{Event: audit.Grant, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token), Mode: "correctness"},
-		{Event: audit.Expire, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token), Mode: "correctness"},
-		{Event: audit.Grant, User: "alice", Holder: "second", Resources: []string{"a"}, Token: uint64(waited.Token), Mode: "correctness"},
+		{Event: audit.Grant, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token),
+			Mode: "correctness"},
+		{Event: audit.Expire, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token),
+			Mode: "correctness"},
+		{Event: audit.Grant, User: "alice", Holder: "second", Resources: []string{"a"}, Token: uint64(waited.Token),
+			Mode: "correctness"},
 		{Event: audit.Forbidden, User: "bob", Code: "forbidden"},
+		{Event: audit.Release, User: "alice", Holder: "second", Resources: []string{"a"}, Token: uint64(waited.Token),
+			Mode: "correctness"},
 	} {
 		got := records[i]
-		require.Equal(t, want.Event == audit.Expire, got.Address == "")
+		require.Equal(t, want.Event == audit.Expire || want.Event == audit.Release, got.Address == "")
 		if got.Event == audit.Forbidden {
 			require.Contains(t, got.Method, "Session")
 			require.Contains(t, got.Detail, "acquire")
@@ -251,11 +277,14 @@ func TestAuditOfEfficiencyMode(t *testing.T) {
 	s := startAudited(t, func(c *server.Config) { c.Redis = fleet })
 	ctx := testContext(t)
 	conn := dialAs(t, s.Address(), s.alice)
-	_, err := pb.NewPolicyServiceClient(conn).SetPolicy(ctx, &pb.SetPolicyRequest{Policy: &pb.Policy{Prefix: "fast/", Mode: "efficiency"}})
+	_, err := pb.NewPolicyServiceClient(conn).SetPolicy(ctx,
+		&pb.SetPolicyRequest{Policy: &pb.Policy{Prefix: "fast/", Mode: "efficiency"}})
 	require.NoError(t, err)
-	unary, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, &pb.AcquireRequest{Resource: "fast/1", Wait: "2m", Holder: "h"})
+	unary, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, &pb.AcquireRequest{Resource: "fast/1", Wait: "2m",
+		Holder: "h"})
 	require.NoError(t, err)
-	session, err := newClient(t, []string{s.Address()}, remote.WithSecret(s.alice)).Efficiency().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+	session, err := newClient(t, []string{s.Address()}, remote.WithSecret(s.alice)).Efficiency().Open(ctx,
+		engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 	require.NoError(t, err)
 	streamed, err := session.Acquire(ctx, engine.Request{Nonce: 1, Resources: []fencing.Resource{"fast/2"}, Holder: "h"})
 	require.NoError(t, err)
@@ -265,7 +294,8 @@ func TestAuditOfEfficiencyMode(t *testing.T) {
 		got := records[i+1]
 		require.NotEmpty(t, got.Address)
 		got.Time, got.Member, got.Address = time.Time{}, "", ""
-		require.Equal(t, audit.Record{Event: audit.Grant, User: "alice", Holder: "h", Resources: []string{fmt.Sprintf("fast/%d", i+1)}, Token: token, Mode: "efficiency"}, got)
+		require.Equal(t, audit.Record{Event: audit.Grant, User: "alice", Holder: "h",
+			Resources: []string{fmt.Sprintf("fast/%d", i+1)}, Token: token, Mode: "efficiency"}, got)
 	}
 }
 
@@ -305,7 +335,8 @@ func TestAuditOfForwardedCalls(t *testing.T) {
 func BenchmarkAudit(b *testing.B) {
 	on := startAudited(b)
 	alice := newClient(b, []string{on.Address()}, remote.WithSecret(on.alice))
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(on.alice)}, Rules: auth.AdminRules()}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(on.alice)},
+		Rules: auth.AdminRules()}})
 	off := startServer(b, func(c *server.Config) { c.Users = users })
 	unaudited := newClient(b, []string{off.Address()}, remote.WithSecret(on.alice))
 	for _, callers := range []int{1, 64} {
@@ -314,7 +345,8 @@ func BenchmarkAudit(b *testing.B) {
 				session, err := backend.Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
 				require.NoError(b, err)
 				measure(b, os.Getpid(), callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
-					if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+					if _, err := session.Acquire(ctx,
+						engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 						return err
 					}
 					return session.Release(ctx, engine.Held{Nonce: nonce})

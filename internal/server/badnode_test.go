@@ -24,8 +24,9 @@ func TestOneUnusableRedisServer(t *testing.T) {
 	acquired(t, s, `{"resource":"fast/a"}`, 0.0)
 
 	other := startServer(t).Address()
-	code, answer := post(t, other, "/v1/set-fleet", fmt.Sprintf(`{"fleet":{"namespace":"test","maxTtl":"10s","addresses":["%s"]}}`,
-		strings.Join(fleetOf(servers, longTTL).Addresses, `","`)))
+	code, answer := post(t, other, "/v1/set-fleet",
+		fmt.Sprintf(`{"fleet":{"namespace":"test","maxTtl":"10s","addresses":["%s"]}}`,
+			strings.Join(fleetOf(servers, longTTL).Addresses, `","`)))
 	require.Equal(t, http.StatusBadRequest, code, answer)
 	require.Contains(t, answer["message"], "set it to noeviction")
 	require.Contains(t, answer["message"], "force")

@@ -22,12 +22,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/watch"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -51,8 +50,9 @@ func (ca *testCA) issue(name string) tls.Certificate {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(ca.t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		URIs: []*url.URL{{Scheme: "leased", Host: "member", Path: "/" + name}}}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
 	require.NoError(ca.t, err)
@@ -67,25 +67,25 @@ func (ca *testCA) client(name string) *tls.Config {
 // server returns the TLS configuration of a server. Client certificates are verified if
 // they are given.
 func (ca *testCA) server() *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{ca.issue("server")}, ClientCAs: ca.pool, ClientAuth: tls.VerifyClientCertIfGiven}
+	return &tls.Config{Certificates: []tls.Certificate{ca.issue("server")}, ClientCAs: ca.pool,
+		ClientAuth: tls.VerifyClientCertIfGiven}
 }
 
 // startMembers starts a cluster of three members with TLS and users, in this process.
 // The first one leads.
-func startMembers(t testing.TB, ca *testCA, users *auth.Users, own string) (members []*server.Server, nodes []*raftstore.Node) {
+func startMembers(t testing.TB, ca *testCA, users *auth.Users, own string) (members []*server.Server,
+	nodes []*raftstore.Node) {
 	t.Helper()
 	for _, id := range []string{"n1", "n2", "n3"} {
-		hub := watch.NewHub()
-		node, err := raftstore.Open(raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub,
-			HeartbeatTimeout: steadyHeartbeat, StoreDeadline: time.Minute})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, node.Close()) })
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		peer := ca.client(id)
-		s, err := server.New(server.Config{Node: node, Hub: hub, Logger: quiet, Users: users, TLS: ca.server(),
-			PeerTLS: func() *tls.Config { return peer.Clone() }, Secret: func() string { return own }}, listener)
+		s, err := server.New(server.Config{Logger: quiet, Users: users, TLS: ca.server(),
+			PeerTLS: func() *tls.Config { return peer.Clone() }, Secret: func() string { return own },
+			Raft: raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet,
+				HeartbeatTimeout: steadyHeartbeat, StoreDeadline: time.Minute}}, listener)
 		require.NoError(t, err)
+		node := s.Node()
 		done := make(chan error, 1)
 		go func() { done <- s.Serve() }()
 		t.Cleanup(func() {
@@ -101,13 +101,16 @@ func startMembers(t testing.TB, ca *testCA, users *auth.Users, own string) (memb
 		members, nodes = append(members, s), append(nodes, node)
 	}
 	for _, node := range nodes {
-		eventually(t, "each member knows the API address of the first", func() bool { return node.MemberAPI("n1") == members[0].Address() })
+		eventually(t, "each member knows the API address of the first", func() bool {
+			return node.MemberAPI("n1") == members[0].Address()
+		})
 	}
 	return members, nodes
 }
 
 // httpsAs makes a JSON call with a client certificate and headers.
-func httpsAs(t testing.TB, address string, config *tls.Config, path, body string, headers ...string) (code int, answer map[string]any) {
+func httpsAs(t testing.TB, address string, config *tls.Config, path, body string, headers ...string) (code int,
+	answer map[string]any) {
 	t.Helper()
 	request := newPost(t, address, path, body)
 	request.URL.Scheme = "https"
@@ -134,7 +137,8 @@ func TestCertificateUsers(t *testing.T) {
 	alice, alices := newUser(t, "alice", "acquire:*", "read:*")
 	members, own := newUser(t, "members")
 	members.Member = true
-	bob := auth.User{Name: "bob", Certificate: "bob.example.org", Rules: auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: "*"}}}
+	bob := auth.User{Name: "bob", Certificate: "bob.example.org",
+		Rules: auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: "*"}}}
 	users := auth.NewUsers([]auth.User{alice, members, bob})
 	servers, nodes := startMembers(t, ca, users, own)
 	leader, follower := servers[0].Address(), servers[2].Address()

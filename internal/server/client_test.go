@@ -18,10 +18,10 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 // proxy forwards connections to an address until it is cut.
@@ -86,7 +86,7 @@ func TestLossWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	proxy := newProxy(t, s.Address())
-	away := newClient(t, []string{proxy.listener.Addr().String()}, remote.WithTimeout(time.Second))
+	away := newClient(t, []string{proxy.listener.Addr().String()}, remote.WithTimeout(5*time.Second))
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 10 * time.Minute,
 		Lost: func(n engine.Nonce, err error) {
@@ -98,8 +98,12 @@ func TestLossWhileDisconnected(t *testing.T) {
 	require.NoError(t, err)
 	var grants []engine.Grant
 	for i, name := range []fencing.Resource{"a", "b"} {
-		grant, err := session.Acquire(testContext(t), engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{name}})
-		require.NoError(t, err)
+		var grant engine.Grant
+		eventually(t, "the lock is granted", func() bool {
+			grant, err = session.Acquire(testContext(t), engine.Request{Nonce: engine.Nonce(i + 1),
+				Resources: []fencing.Resource{name}})
+			return err == nil
+		})
 		grants = append(grants, grant)
 	}
 	proxy.cut(true)
@@ -134,7 +138,8 @@ func TestExpiryWhileDisconnected(t *testing.T) {
 	_, err = session.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
 	proxy.cut(true)
-	next, err := newClient(t, []string{s.Address()}).Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 10 * time.Minute})
+	next, err := newClient(t, []string{s.Address()}).Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(),
+		TTL: 10 * time.Minute})
 	require.NoError(t, err)
 	_, err = next.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}, Wait: true})
 	require.NoError(t, err, "the session of the other client has expired")
@@ -197,7 +202,8 @@ type slowNetwork struct {
 func slowClient(t testing.TB, address string) (*remote.Backend, *slowNetwork) {
 	t.Helper()
 	network := &slowNetwork{StoppedClock: leasetest.NewStoppedClock()}
-	intercept := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	intercept := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer,
+		options ...grpc.CallOption) (grpc.ClientStream, error) {
 		s, err := stream(ctx, desc, cc, method, options...)
 		if err != nil {
 			return nil, err
@@ -261,10 +267,12 @@ func TestTTLCountsFromTheRequest(t *testing.T) {
 // The default clock of a client counts the time that its machine was suspended.
 func TestClientClockCountsSuspend(t *testing.T) {
 	t.Parallel()
-	s, err := newClient(t, []string{startServer(t).Address()}).Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour})
+	s, err := newClient(t, []string{startServer(t).Address()}).Open(testContext(t),
+		engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour})
 	require.NoError(t, err)
 	grant, err := s.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
-	readsBoth := func(i engine.Instant) bool { return i.Since(engine.NewInstant(i.Time(), 0)) > 0 } // not every system has both clocks
+	// Not every system has both clocks.
+	readsBoth := func(i engine.Instant) bool { return i.Since(engine.NewInstant(i.Time(), 0)) > 0 }
 	require.Equal(t, readsBoth(engine.SystemClock().Now()), readsBoth(grant.Sent))
 }

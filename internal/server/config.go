@@ -11,13 +11,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/tracing"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -31,11 +30,12 @@ const DefaultSignatureTTL = time.Hour
 
 // Config has the parts of a Server. A zero field has its default.
 type Config struct {
-	// Node is this member of the Raft cluster. Required.
-	Node *raftstore.Node
-	// Hub distributes events to watches. It must also be the Observer of Node.
-	// Required.
-	Hub *watch.Hub
+	// Raft configures this member of the Raft cluster, except for Observer, Times and Hooks,
+	// which New sets.
+	Raft raftstore.Config
+	// TimesFile is the file that keeps the times of grants for the next process. Default:
+	// none.
+	TimesFile string
 	// Redis is the fleet of efficiency mode that a cluster without a fleet adopts. A
 	// cluster that has a fleet keeps it. Default: none.
 	Redis engine.Fleet
@@ -63,15 +63,15 @@ type Config struct {
 	Audit *audit.Log
 	// Signer returns the key that signs tokens, or nil for none. Gates accept a
 	// signature for SignatureTTL, DefaultSignatureTTL by default. Default: none.
-	Signer       func() *fencing.Signer
+	Signer       func() *signature.Signer
 	SignatureTTL time.Duration
 	// Limits bounds requests and users. Default: limits.Default.
 	Limits limits.Limits
 	// FilePolicies returns the policies of this member's configuration file, which
 	// ListPolicies shows beside those in effect. Default: none.
 	FilePolicies func() []engine.Policy
-	// Metrics records what this member does, and is served at metrics.Path. Its RaftHooks
-	// should be the Hooks of Node. Default: nothing is recorded.
+	// Metrics records what this member does, and is served at metrics.Path. Default: nothing
+	// is recorded.
 	Metrics *metrics.Metrics
 	// Certificates returns when the certificates of this member expire, by their use, for
 	// Metrics. Default: none.
@@ -87,12 +87,6 @@ type Config struct {
 
 // filled returns the Config with defaults, or an error if it breaks a rule.
 func (c Config) filled() (Config, error) {
-	if c.Node == nil {
-		return c, fmt.Errorf("%w: Node is missing", ErrConfig)
-	}
-	if c.Hub == nil {
-		return c, fmt.Errorf("%w: Hub is missing; create it with watch.NewHub, and make it the node's Observer too", ErrConfig)
-	}
 	if err := c.Redis.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -109,7 +103,7 @@ func (c Config) filled() (Config, error) {
 		c.Secret = func() string { return "" }
 	}
 	if c.Signer == nil {
-		c.Signer = func() *fencing.Signer { return nil }
+		c.Signer = func() *signature.Signer { return nil }
 	}
 	c.SignatureTTL = cmp.Or(c.SignatureTTL, DefaultSignatureTTL)
 	if c.Limits == (limits.Limits{}) {
@@ -126,7 +120,7 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.Audit == nil {
 		var err error
-		if c.Audit, err = audit.Open(audit.Config{Member: c.Node.ID(), Logger: c.Logger}); err != nil {
+		if c.Audit, err = audit.Open(audit.Config{Member: c.Raft.ID, Logger: c.Logger}); err != nil {
 			return c, err
 		}
 	}
@@ -144,7 +138,8 @@ func CheckAddress(address string, config *tls.Config) error {
 		return fmt.Errorf("%w: address (%s): %w", ErrConfig, address, err)
 	}
 	if resolved.IP == nil || !resolved.IP.IsLoopback() {
-		return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no TLS: everyone who reaches the port could take and break leases; "+
+		return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no TLS: everyone who reaches the "+
+			"port could take and break leases; "+
 			"configure a certificate and a key, or listen on 127.0.0.1", ErrConfig, address)
 	}
 	return nil

@@ -88,8 +88,10 @@ func TestDocumentIsComplete(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "API.md"))
 	require.NoError(t, err)
-	for _, call := range []string{"post acquire", "post renew", "post release", "post inspect", "post list ", "/v1/watch", "post break",
-		"post open-session", "post close-session", "post set-policy", "post delete-policy", "post list-policies", "post status", "/livez", "/readyz",
+	for _, call := range []string{"post acquire", "post renew", "post release", "post inspect", "post list ", "/v1/watch",
+		"post break",
+		"post open-session", "post close-session", "post set-policy", "post delete-policy", "post list-policies",
+		"post status", "/livez", "/readyz",
 		"post remove", "post transfer", "/v1/save-snapshot", "/v1/inspect-snapshot", "/v1/restore-snapshot"} {
 		require.Contains(t, string(text), call)
 	}

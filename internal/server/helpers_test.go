@@ -17,10 +17,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -55,12 +54,8 @@ func eventually(t testing.TB, what string, holds func() bool) {
 // startServer starts a server on a cluster of one member, in this process.
 func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	t.Helper()
-	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub, Times: hub.Recorder})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, node.Close()) })
-	require.NoError(t, node.Bootstrap())
-	config := server.Config{Node: node, Hub: hub, Logger: quiet, Version: "test"}
+	config := server.Config{Logger: quiet, Version: "test",
+		Raft: raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet}}
 	for _, f := range change {
 		f(&config)
 	}
@@ -69,13 +64,14 @@ func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	require.NoError(t, err)
 	s, err := server.New(config, listener)
 	require.NoError(t, err)
+	require.NoError(t, s.Node().Bootstrap())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve() }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, <-done)
 	})
-	eventually(t, "the member leads", node.Leads)
+	eventually(t, "the member leads", s.Node().Leads)
 	return s
 }
 
@@ -105,7 +101,8 @@ func dial(t testing.TB, address string) *grpc.ClientConn {
 // newPost returns a JSON call.
 func newPost(t testing.TB, address, path, body string) *http.Request {
 	t.Helper()
-	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, "http://"+address+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, "http://"+address+path,
+		strings.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	return request
@@ -123,10 +120,16 @@ func post(t testing.TB, address, path, body string) (code int, answer map[string
 	return response.StatusCode, answer
 }
 
-// mustPost makes a JSON call that must succeed.
+// mustPost makes a JSON call that must succeed. It repeats a call that had no effect because a busy machine did not
+// reach the leader or the Redis nodes in time.
 func mustPost(t testing.TB, address, path, body string) map[string]any {
 	t.Helper()
-	code, answer := post(t, address, path, body)
+	var code int
+	var answer map[string]any
+	eventually(t, path+" is served", func() bool {
+		code, answer = post(t, address, path, body)
+		return code != http.StatusServiceUnavailable
+	})
 	require.Equal(t, http.StatusOK, code, answer)
 	return answer
 }

@@ -47,12 +47,14 @@ func TestHistory(t *testing.T) {
 	require.Contains(t, listed, "since:")
 	require.NotEmpty(t, watchEvents(t, a, &pb.WatchRequest{Resource: "h"})().Party.Since)
 
-	mustPost(t, a, "/v1/report-refusal", fmt.Sprintf(`{"resource":"h","token":%.0f,"mark":99,"gate":"http","reason":"stale","holder":"old"}`, first["token"]))
+	mustPost(t, a, "/v1/report-refusal",
+		fmt.Sprintf(`{"resource":"h","token":%.0f,"mark":99,"gate":"http","reason":"stale","holder":"old"}`, first["token"]))
 	mustPost(t, a, "/v1/release", leaseName(first))
 	second := <-waiting
 	mustPost(t, a, "/v1/break", leaseName(second))
 	events, response := eventsOf(t, a, "h")
-	require.Equal(t, []string{"granted ann correctness", "waiting bob correctness", "refused old ", "released ann correctness",
+	require.Equal(t, []string{"granted ann correctness", "waiting bob correctness", "refused old ",
+		"released ann correctness",
 		"granted bob correctness", "broken bob correctness"}, events)
 	require.False(t, response.Truncated)
 	newest := response.Events[0]
@@ -67,12 +69,14 @@ func TestHistory(t *testing.T) {
 	limited := mustPost(t, a, "/v1/history", `{"resource":"h","limit":2}`)
 	require.Len(t, limited["events"], 2)
 	require.Equal(t, true, limited["truncated"])
-	for body, says := range map[string]string{`{"resource":"h","limit":-1}`: "limit (-1)", `{"resource":"h","limit":1001}`: "limit (1001)", `{}`: "name"} {
+	for body, says := range map[string]string{`{"resource":"h","limit":-1}`: "limit (-1)",
+		`{"resource":"h","limit":1001}`: "limit (1001)", `{}`: "name"} {
 		code, answer := post(t, a, "/v1/history", body)
 		require.Equal(t, http.StatusBadRequest, code)
 		require.Contains(t, answer["message"], says)
 	}
-	for body, says := range map[string]string{`{"resource":"h","gate":"sql","reason":"bored"}`: "reason", `{"resource":"h"}`: "gate",
+	for body, says := range map[string]string{`{"resource":"h","gate":"sql","reason":"bored"}`: "reason",
+		`{"resource":"h"}`: "gate",
 		`{"resource":"h","gate":"sql","token":9007199254740993}`: "token"} {
 		code, answer := post(t, a, "/v1/report-refusal", body)
 		require.Equal(t, http.StatusBadRequest, code)
@@ -102,7 +106,8 @@ func TestHistoryAfterRestore(t *testing.T) {
 	events, response := eventsOf(t, a, "h")
 	require.Equal(t, []string{"ended eve correctness", "granted bob correctness"}, events)
 	require.True(t, response.Truncated)
-	holder := mustPost(t, a, "/v1/inspect", `{"resource":"h"}`)["lock"].(map[string]any)["holders"].([]any)[0].(map[string]any)
+	holder := mustPost(t, a, "/v1/inspect",
+		`{"resource":"h"}`)["lock"].(map[string]any)["holders"].([]any)[0].(map[string]any)
 	since, err := time.Parse(time.RFC3339Nano, holder["since"].(string))
 	require.NoError(t, err)
 	granted, err := time.Parse(time.RFC3339Nano, response.Events[0].Time)
@@ -139,7 +144,8 @@ func TestHistoryOfBothModes(t *testing.T) {
 	eventually(t, "both modes are listed", func() bool {
 		response := next()
 		require.Empty(t, response.Missing)
-		return response.TotalLocks == 2 && response.Locks[0].Lock.Mode == "efficiency" && response.Locks[0].Lock.Holders[0].Since != "" &&
+		return response.TotalLocks == 2 && response.Locks[0].Lock.Mode == "efficiency" &&
+			response.Locks[0].Lock.Holders[0].Since != "" &&
 			response.Locks[1].Lock.Resource == "slow/h"
 	})
 
@@ -157,11 +163,20 @@ func TestHistoryOfBothModes(t *testing.T) {
 	}
 	eventually(t, "the overview says what is missing", func() bool {
 		response := next()
-		return response.Missing == "the Redis nodes did not answer; see 'leased redis status'" && response.TotalLocks == 1 && response.Locks[0].Lock.Resource == "slow/h"
+		return response.Missing == "the Redis nodes did not answer; see 'leased redis status'" && response.TotalLocks == 1 &&
+			response.Locks[0].Lock.Resource == "slow/h"
 	})
 }
 
-// Sorted lists have the lock that matters first, and pages do not overlap.
+// names returns the first n names of a format.
+func names(format string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return all
+}
+
+// Sorted lists have the lock that matters first, pages do not overlap, and a search finds names and parties.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -179,6 +194,10 @@ func TestOverview(t *testing.T) {
 	for range 8 {
 		mustPost(t, a, "/v1/acquire", `{"resource":"many/00","ttl":"10m","shared":true}`)
 	}
+	mustPost(t, a, "/v1/acquire", `{"resource":"permits","ttl":"10m","permits":1,"holder":"a-holder"}`)
+	go func() { // until the test ends
+		_, _ = client.Acquire(ctx, &pb.AcquireRequest{Resource: "permits", Permits: 1, Wait: "10m", Holder: "a-waiter"})
+	}()
 	overview := func(r *pb.OverviewRequest) *pb.OverviewResponse {
 		stream, err := client.Overview(testContext(t), r)
 		require.NoError(t, err)
@@ -188,16 +207,21 @@ func TestOverview(t *testing.T) {
 	}
 	eventually(t, "a scan has seen all locks", func() bool {
 		r := overview(&pb.OverviewRequest{})
-		return r.TotalLocks == 32 && r.TotalWaiters == 2 && r.TotalHolders == 40
+		return r.TotalLocks == 33 && r.TotalWaiters == 3 && r.TotalHolders == 41
 	})
 	eventually(t, "the lock with the most grants is first", func() bool { // rates decay within seconds
 		mustPost(t, a, "/v1/release", leaseName(mustPost(t, a, "/v1/acquire", `{"resource":"busy","ttl":"10m"}`)))
 		locks := overview(&pb.OverviewRequest{Sort: "rate"}).Locks
-		require.True(t, slices.IsSortedFunc(locks, func(a, b *pb.LockOverview) int { return cmp.Compare(b.GrantsPerSecond, a.GrantsPerSecond) }))
+		require.True(t, slices.IsSortedFunc(locks, func(a, b *pb.LockOverview) int {
+			return cmp.Compare(b.GrantsPerSecond, a.GrantsPerSecond)
+		}))
 		return locks[0].Lock.Resource == "busy" && locks[0].GrantsPerSecond > 0
 	})
-	eventually(t, "a scan has seen that the lock is free", func() bool { return overview(&pb.OverviewRequest{}).TotalLocks == 32 })
-	for sort, first := range map[string]string{"": "many/00", "name": "many/00", "queue": "queue", "held": "z-oldest", "refused": "refused"} {
+	eventually(t, "a scan has seen that the lock is free", func() bool {
+		return overview(&pb.OverviewRequest{}).TotalLocks == 33
+	})
+	for sort, first := range map[string]string{"": "many/00", "name": "many/00", "queue": "queue", "held": "z-oldest",
+		"refused": "refused"} {
 		require.Equal(t, first, overview(&pb.OverviewRequest{Sort: sort}).Locks[0].Lock.Resource, sort)
 	}
 	top := overview(&pb.OverviewRequest{Sort: "queue"}).Locks[0]
@@ -207,13 +231,25 @@ func TestOverview(t *testing.T) {
 	require.EqualValues(t, 9, many.Holders)
 	require.Less(t, len(many.Lock.Holders), 9)
 	seen := map[string]bool{}
-	for offset := int32(0); offset < 32; offset += 10 {
+	for offset := int32(0); offset < 33; offset += 10 {
 		for _, l := range overview(&pb.OverviewRequest{Offset: offset, Limit: 10}).Locks {
 			require.False(t, seen[l.Lock.Resource])
 			seen[l.Lock.Resource] = true
 		}
 	}
-	require.Len(t, seen, 32)
+	require.Len(t, seen, 33)
+	for text, want := range map[string][]string{"any/0": names("many/%02d", 10), "hol": {"permits"}, "ait": {"permits"},
+		"ANY/0": names("many/%02d", 10), "Hol": {"permits"}, "hole": nil} {
+		r := overview(&pb.OverviewRequest{Search: text})
+		var found []string
+		for _, l := range r.Locks {
+			found = append(found, l.Lock.Resource)
+		}
+		require.Equal(t, want, found, text)
+		require.EqualValues(t, len(want), r.Listed, text)
+		require.EqualValues(t, 33, r.TotalLocks, "a search does not change the totals")
+	}
+	require.EqualValues(t, 1, overview(&pb.OverviewRequest{Search: "permits"}).Locks[0].Lock.Permits)
 	require.Empty(t, overview(&pb.OverviewRequest{Mode: "efficiency"}).Locks)
 	require.NotContains(t, seen, "busy", "a free lock is listed only by rate")
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // startLimited starts a server with limits.
@@ -48,23 +48,59 @@ func limitCases() []limitCase {
 			http.StatusRequestEntityTooLarge, codes.ResourceExhausted, wire.ErrTooLarge},
 		{"limit-name-bytes", func(l *limits.Limits) { l.NameBytes = 40 }, &pb.AcquireRequest{Resource: name},
 			http.StatusBadRequest, codes.InvalidArgument, fencing.ErrInvalidResource},
-		{"limit-metadata-bytes", func(l *limits.Limits) { l.MetadataBytes = 3 }, &pb.AcquireRequest{Resource: "a", Metadata: map[string]string{"k": "vvv"}},
+		{"limit-metadata-bytes", func(l *limits.Limits) {
+			l.MetadataBytes = 3
+		}, &pb.AcquireRequest{Resource: "a", Metadata: map[string]string{"k": "vvv"}},
 			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
 		{"limit-set-size", func(l *limits.Limits) { l.SetSize = 2 }, &pb.AcquireRequest{Resources: []string{"a", "b", "c"}},
 			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
-		{"limit-ttl-max", func(l *limits.Limits) { l.TTLMax = 10 * time.Minute }, &pb.AcquireRequest{Resource: "a", Ttl: "1h"},
+		{"limit-ttl-max", func(l *limits.Limits) {
+			l.TTLMax = 10 * time.Minute
+		}, &pb.AcquireRequest{Resource: "a", Ttl: "1h"},
 			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
 		{"limit-ttl-min", func(l *limits.Limits) { l.TTLMin = time.Minute }, &pb.AcquireRequest{Resource: "a", Ttl: "5s"},
 			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
-		{"limit-sessions-per-user", func(l *limits.Limits) { l.Cluster.SessionsPerUser = 3 }, &pb.AcquireRequest{Resource: "a"},
+		{"limit-sessions-per-user", func(l *limits.Limits) {
+			l.Cluster.SessionsPerUser = 3
+		}, &pb.AcquireRequest{Resource: "a"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
 		{"limit-leases-per-user", func(l *limits.Limits) { l.Cluster.LeasesPerUser = 2 }, &pb.AcquireRequest{Resource: "a"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
-		{"limit-waiters-per-user", func(l *limits.Limits) { l.Cluster.WaitersPerUser = 1 }, &pb.AcquireRequest{Resource: "held", Wait: "10m"},
+		{"limit-waiters-per-user", func(l *limits.Limits) {
+			l.Cluster.WaitersPerUser = 1
+		}, &pb.AcquireRequest{Resource: "held", Wait: "10m"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
-		{"limit-waiters-per-lock", func(l *limits.Limits) { l.Cluster.WaitersPerLock = 1 }, &pb.AcquireRequest{Resource: "queued", Wait: "10m"},
+		{"limit-waiters-per-lock", func(l *limits.Limits) {
+			l.Cluster.WaitersPerLock = 1
+		}, &pb.AcquireRequest{Resource: "queued", Wait: "10m"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
 	}
+}
+
+// A member counts the leases of a user in efficiency mode, and forgets those that are released.
+func TestLeaseLimitInEfficiencyMode(t *testing.T) {
+	t.Parallel()
+	fleet := fleetOf(startRedis(t, 1), longTTL)
+	s := startServer(t, func(c *server.Config) {
+		c.Redis, c.Limits = fleet, limits.Default()
+		c.Limits.Cluster.LeasesPerUser = 2
+	})
+	a := s.Address()
+	setMode(t, a, "fast/", engine.Efficiency)
+	acquire := func(name string, want int) (answer map[string]any) {
+		code := 0
+		eventually(t, "the node answers", func() bool {
+			code, answer = post(t, a, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"1m"}`, name))
+			return code != http.StatusServiceUnavailable
+		})
+		require.Equal(t, want, code, answer)
+		return answer
+	}
+	first := acquire("fast/1", http.StatusOK)
+	acquire("fast/2", http.StatusOK)
+	require.Contains(t, acquire("fast/3", http.StatusTooManyRequests)["message"], "limit-leases-per-user")
+	mustPost(t, a, "/v1/release", leaseName(first))
+	acquire("fast/3", http.StatusOK)
 }
 
 // Every limit refuses a call that would exceed it with an error that names the setting
@@ -160,7 +196,8 @@ func TestStreamsPerUser(t *testing.T) {
 	s := startLimited(t, func(l *limits.Limits) { l.StreamsPerUser = 1 })
 	first := openStream(t, s.Address(), engine.NewSessionID())
 	require.Empty(t, first.open())
-	second, err := pb.NewPolicyServiceClient(dial(t, s.Address())).WatchTopology(testContext(t), &pb.WatchTopologyRequest{})
+	second, err := pb.NewPolicyServiceClient(dial(t, s.Address())).WatchTopology(testContext(t),
+		&pb.WatchTopologyRequest{})
 	require.NoError(t, err)
 	_, err = second.Recv()
 	require.ErrorIs(t, wire.FromStatus(err), engine.ErrLimit)
@@ -173,7 +210,8 @@ func TestStreamsPerUser(t *testing.T) {
 		stream, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Session(testContext(t))
 		require.NoError(t, err)
 		id := engine.NewSessionID()
-		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:], Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}}}))
+		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:],
+			Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}}}))
 		_, err = stream.Recv()
 		return err == nil
 	})
@@ -188,7 +226,8 @@ func TestPermitsBelongToTheLock(t *testing.T) {
 	require.Equal(t, http.StatusConflict, code)
 	require.Equal(t, "permits-mismatch", answer["code"])
 	require.Contains(t, answer["message"], "has 2 permits")
-	_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Acquire(testContext(t), &pb.AcquireRequest{Resource: "p", Permits: 1, Wait: "10m"})
+	_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Acquire(testContext(t), &pb.AcquireRequest{Resource: "p",
+		Permits: 1, Wait: "10m"})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err))
 	require.ErrorIs(t, wire.FromStatus(err), engine.ErrPermits)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // live is a stream of the dashboard.
@@ -98,13 +98,16 @@ func TestDashboardFiles(t *testing.T) {
 	t.Parallel()
 	alice, _ := newUser(t, "alice", "read:*")
 	s, _ := startWithUsers(t, alice)
-	for path, kind := range map[string]string{"/": "text/html; charset=utf-8", "/ui/index.html": "text/html; charset=utf-8",
-		"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml"} {
+	for path, kind := range map[string]string{"/": "text/html; charset=utf-8",
+		"/ui/index.html": "text/html; charset=utf-8",
+		"/ui/app.js":     "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8",
+		"/ui/icon.svg": "image/svg+xml"} {
 		response := getAs(t, s.Address(), path, "")
 		require.Equal(t, http.StatusOK, response.StatusCode, path)
 		require.Equal(t, kind, response.Header.Get("Content-Type"), path)
 		policy := response.Header.Get("Content-Security-Policy")
-		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"} {
+		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'",
+			"form-action 'none'"} {
 			require.Contains(t, policy, rule)
 		}
 		require.NotContains(t, policy, "unsafe")
@@ -117,14 +120,15 @@ func TestDashboardFiles(t *testing.T) {
 		again.Header.Set("If-None-Match", response.Header.Get("ETag"))
 		require.Equal(t, http.StatusNotModified, send(t, again, "").StatusCode)
 	}
-	require.Equal(t, http.StatusNotFound, getAs(t, s.Address(), "/ui/none.js", "").StatusCode)
+	require.Equal(t, http.StatusUnauthorized, getAs(t, s.Address(), "/ui/none.js", "").StatusCode,
+		"unknown paths need a user")
 	require.Equal(t, http.StatusUnauthorized, getAs(t, s.Address(), "/ui/../v1/status.js", "").StatusCode)
 	for _, path := range []string{"/ui/me", "/ui/live?view=locks", "/ui/live?view=locks&x=.js", "/ui/other"} {
 		require.Equal(t, http.StatusUnauthorized, getAs(t, s.Address(), path, "").StatusCode, path)
 		require.Equal(t, http.StatusUnauthorized, getAs(t, s.Address(), path, secret.New()).StatusCode, path)
 	}
 	post := newPost(t, s.Address(), "/", `{}`)
-	require.Equal(t, http.StatusUnauthorized, send(t, post, "").StatusCode)
+	require.Equal(t, http.StatusMethodNotAllowed, send(t, post, "").StatusCode)
 }
 
 func TestMe(t *testing.T) {
@@ -133,7 +137,8 @@ func TestMe(t *testing.T) {
 	s, _ := startWithUsers(t, alice)
 	var me map[string]any
 	require.NoError(t, json.NewDecoder(getAs(t, s.Address(), "/ui/me", alices).Body).Decode(&me))
-	require.Equal(t, map[string]any{"users": true, "user": "alice", "rights": []any{"read:jobs/*", "break:jobs/7"}, "member": "n1", "version": "test"}, me)
+	require.Equal(t, map[string]any{"users": true, "user": "alice", "rights": []any{"read:jobs/*", "break:jobs/7"},
+		"member": "n1", "version": "test"}, me)
 
 	open := startServer(t)
 	require.NoError(t, json.NewDecoder(getAs(t, open.Address(), "/ui/me", "").Body).Decode(&me))
@@ -157,7 +162,8 @@ func TestLiveObeysRights(t *testing.T) {
 	for _, name := range []string{"jobs/1", "jobs/2", "secret/1"} {
 		code, answer := postAs(t, a, opss, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"10m","holder":"worker"}`, name))
 		require.Equal(t, http.StatusOK, code, answer)
-		code, answer = postAs(t, a, opss, "/v1/report-refusal", fmt.Sprintf(`{"resource":%q,"token":5,"mark":7,"gate":"sql"}`, name))
+		code, answer = postAs(t, a, opss, "/v1/report-refusal", fmt.Sprintf(`{"resource":%q,"token":5,"mark":7,"gate":"sql"}`,
+			name))
 		require.Equal(t, http.StatusOK, code, answer)
 	}
 	for _, sort := range []string{"name", "queue", "held", "rate", "refused"} {
@@ -176,6 +182,8 @@ func TestLiveObeysRights(t *testing.T) {
 		require.Greater(t, all["grantsPerSecond"], locks["grantsPerSecond"])
 		require.Contains(t, fmt.Sprint(all), "token:")
 	}
+	require.Empty(t, openLive(t, a, "view=locks&search=secret", alices).next("locks")["locks"])
+	require.Len(t, openLive(t, a, "view=locks&search=secret", opss).next("locks")["locks"], 1)
 	lock := openLive(t, a, "view=lock&resource=jobs/1", alices).next("lock")
 	require.Equal(t, false, lock["mayBreak"])
 	require.Contains(t, fmt.Sprint(lock["history"]), "type:refused")
@@ -185,7 +193,7 @@ func TestLiveObeysRights(t *testing.T) {
 	shown := openLive(t, a, "view=lock&resource=jobs/1", opss).next("lock")
 	require.Equal(t, true, shown["mayBreak"])
 	require.Contains(t, fmt.Sprint(shown), "mark:7")
-	for query, text := range map[string]string{"view=lock&resource=secret/1": alices, "view=cluster": alices, "view=locks&prefix=secret": alices,
+	for query, text := range map[string]string{"view=lock&resource=secret/1": alices, "view=cluster": alices,
 		"view=lock&resource=jobs/1": nobodys, "view=locks": nobodys, "view=policies": nobodys} {
 		response := getAs(t, a, "/ui/live?"+query, text)
 		require.Equal(t, http.StatusForbidden, response.StatusCode, query)
@@ -239,7 +247,8 @@ func TestLiveIsLimited(t *testing.T) {
 	t.Parallel()
 	s := startLimited(t, func(l *limits.Limits) { impatient(l); l.StreamsPerUser = 1 })
 	for i := range 60 { // an event is larger than the buffers of a connection
-		mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"large/%d","ttl":"10m","metadata":{"k":"%s"}}`, i, strings.Repeat("x", 4000)))
+		mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"large/%d","ttl":"10m","metadata":{"k":"%s"}}`, i,
+			strings.Repeat("x", 4000)))
 	}
 	free := func() bool {
 		response := getAs(t, s.Address(), "/ui/live?view=policies", "")
@@ -286,7 +295,7 @@ func TestLiveLockNames(t *testing.T) {
 		lock := openLive(t, s.Address(), "view=lock&resource="+url.QueryEscape(name), "").next("lock")["lock"].(map[string]any)
 		require.Equal(t, name, lock["resource"])
 		require.Len(t, lock["holders"], 1)
-		list := openLive(t, s.Address(), "view=locks&prefix="+url.QueryEscape(name), "")
+		list := openLive(t, s.Address(), "view=locks&search="+url.QueryEscape(name), "")
 		locks, _ := list.next("locks")["locks"].([]any)
 		for len(locks) == 0 { // until the next scan
 			locks, _ = list.next("locks")["locks"].([]any)

@@ -62,11 +62,13 @@ type costSide struct {
 
 func newCostSide(b *testing.B, unmeasured bool) *costSide {
 	b.Helper()
-	m := &member{t: b, spec: memberSpec{ID: "n1", Dir: b.TempDir(), Raft: testserver.FreeAddr(b), API: testserver.FreeAddr(b), Unmeasured: unmeasured}}
+	m := &member{t: b, spec: memberSpec{ID: "n1", Dir: b.TempDir(), Raft: testserver.FreeAddr(b),
+		API: testserver.FreeAddr(b), Unmeasured: unmeasured}}
 	m.start()
 	b.Cleanup(m.kill)
 	eventually(b, "the member leads", func() bool { return m.status()["serves"] == true })
-	session, err := newClient(b, []string{m.spec.API}).Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
+	session, err := newClient(b, []string{m.spec.API}).Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(),
+		TTL: engine.MaxTTL})
 	require.NoError(b, err)
 	return &costSide{member: m, session: session}
 }

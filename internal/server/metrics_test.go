@@ -21,7 +21,6 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -39,17 +38,14 @@ type measured struct {
 func startMeasured(t testing.TB, id string, fleet engine.Fleet, join string) *measured {
 	t.Helper()
 	m := &measured{id: id, metrics: metrics.New("1.2.3")}
-	hub := watch.NewHub()
-	var err error
-	m.node, err = raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Logger: quiet, Observer: hub, Hooks: m.metrics.RaftHooks(),
-		HeartbeatTimeout: 1500 * time.Millisecond}) // an election of its own would disturb the counts
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.node.Close()) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := server.New(server.Config{Node: m.node, Hub: hub, Redis: fleet, Logger: quiet, Metrics: m.metrics,
+	s, err := server.New(server.Config{Redis: fleet, Logger: quiet, Metrics: m.metrics,
+		Raft: raftstore.Config{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Logger: quiet,
+			HeartbeatTimeout: steadyHeartbeat, StoreDeadline: time.Minute}, // an election of its own would disturb the counts
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"own": time.Unix(4e9, 0)} }}, listener)
 	require.NoError(t, err)
+	m.node = s.Node()
 	m.address = s.Address()
 	done := make(chan error, 1)
 	go func() { done <- s.Serve() }()
@@ -196,13 +192,17 @@ func testMetricsOfMode(t *testing.T, c measuredCluster, mode engine.Mode, addres
 	code, _ = post(t, address, "/v1/acquire", `{"resource":"`+prefix+`a","wait":"yesterday"}`)
 	require.Equal(t, http.StatusBadRequest, code)
 	with := func(name, label, value string) string {
-		return fmt.Sprintf(`%s{%s}`, name, strings.Join(slices.Sorted(slices.Values([]string{fmt.Sprintf("mode=%q", mode), fmt.Sprintf("%s=%q", label, value)})), ","))
+		return fmt.Sprintf(`%s{%s}`, name,
+			strings.Join(slices.Sorted(slices.Values([]string{fmt.Sprintf("mode=%q", mode),
+				fmt.Sprintf("%s=%q", label, value)})), ","))
 	}
 	c.requireIncreases(t, before, map[string]float64{
-		"grants_total" + label: 3, "time_to_grant_seconds_count" + label: 3, "waits_total" + label: 1, "handoff_seconds_count" + label: 1,
+		"grants_total" + label: 3, "time_to_grant_seconds_count" + label: 3, "waits_total" + label: 1,
+		"handoff_seconds_count" + label:              1,
 		with("acquire_errors_total", "code", "held"): 1, with("acquire_errors_total", "code", "invalid"): 1,
 		with("renewals_total", "result", "renewed"): 1, with("renewals_total", "result", "lost"): 1,
-		with("leases_ended_total", "cause", "released"): 1, with("leases_ended_total", "cause", "broken"): 1, with("leases_ended_total", "cause", "expired"): 1,
+		with("leases_ended_total", "cause", "released"): 1, with("leases_ended_total", "cause", "broken"): 1,
+		with("leases_ended_total", "cause", "expired"): 1,
 	})
 }
 
@@ -221,7 +221,8 @@ func testMetricsOfStream(t *testing.T, c measuredCluster) {
 	call := &pb.AcquireCall{Nonce: 1, Resources: []string{"fast/stream"}, TtlNanos: int64(longTTL)}
 	granted, code := fast.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: call}})
 	require.Empty(t, code)
-	held := &pb.HeldLease{Nonce: 1, Name: granted.Name, Resources: call.Resources, Token: granted.Token, TtlNanos: call.TtlNanos}
+	held := &pb.HeldLease{Nonce: 1, Name: granted.Name, Resources: call.Resources, Token: granted.Token,
+		TtlNanos: call.TtlNanos}
 	for range 2 {
 		_, code = fast.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
 		require.Empty(t, code)
@@ -229,9 +230,11 @@ func testMetricsOfStream(t *testing.T, c measuredCluster) {
 	_, code = fast.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: held}}})
 	require.Empty(t, code)
 	c.requireIncreases(t, before, map[string]float64{
-		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1, `acquire_errors_total{code="held",mode="correctness"}`: 1,
-		`renewals_total{mode="correctness",result="renewed"}`: 1, `leases_ended_total{cause="released",mode="correctness"}`: 1,
-		`grants_total{mode="efficiency"}`: 1, `time_to_grant_seconds_count{mode="efficiency"}`: 1,
+		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1,
+		`acquire_errors_total{code="held",mode="correctness"}`:    1,
+		`renewals_total{mode="correctness",result="renewed"}`:     1,
+		`leases_ended_total{cause="released",mode="correctness"}`: 1,
+		`grants_total{mode="efficiency"}`:                         1, `time_to_grant_seconds_count{mode="efficiency"}`: 1,
 		`renewals_total{mode="efficiency",result="renewed"}`: 2, `leases_ended_total{cause="released",mode="efficiency"}`: 1,
 	})
 }
@@ -246,7 +249,8 @@ func testMetricsOfRedirect(t *testing.T, c measuredCluster) {
 	mustPost(t, follower.address, "/v1/release", leaseName(granted))
 	c.requireIncreases(t, before, map[string]float64{
 		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1,
-		`renewals_total{mode="correctness",result="renewed"}`: 1, `leases_ended_total{cause="released",mode="correctness"}`: 1,
+		`renewals_total{mode="correctness",result="renewed"}`:     1,
+		`leases_ended_total{cause="released",mode="correctness"}`: 1,
 	})
 	require.Equal(t, own+1, leader.scrape(t)[`grants_total{mode="correctness"}`])
 }
@@ -259,14 +263,17 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 	require.Empty(t, s.open())
 	for nonce := range uint64(3) {
 		call := &pb.AcquireCall{Nonce: nonce + 1, Resources: []string{"slow/state"}, Wait: true}
-		require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Session: s.id[:], Call: &pb.Operation_Acquire{Acquire: call}}}}))
+		require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Session: s.id[:],
+			Call: &pb.Operation_Acquire{Acquire: call}}}}))
 	}
 	for _, m := range c {
 		eventually(t, m.id+" has applied the waiters", func() bool { return m.scrape(t)["waiters"] == 3 })
 		got, status := m.scrape(t), m.node.Status()
 		for name, want := range map[string]float64{
-			"locks": 1, "holders": 1, "longest_queue": 3, "sessions": float64(status.Counts.Sessions), `last_token{mode="correctness"}`: float64(status.LastToken),
-			"raft_is_leader": map[bool]float64{true: 1}[m == leader], "raft_has_leader": 1, "raft_term": float64(status.Term), "raft_members": 3, "raft_voters": 3,
+			"locks": 1, "holders": 1, "longest_queue": 3, "sessions": float64(status.Counts.Sessions),
+			`last_token{mode="correctness"}`: float64(status.LastToken),
+			"raft_is_leader":                 map[bool]float64{true: 1}[m == leader], "raft_has_leader": 1, "raft_term": float64(status.Term),
+			"raft_members": 3, "raft_voters": 3,
 			"redis_nodes": 3, "redis_quorum": 2, "efficiency_ready": 1, "migrations": 0, "migration_age_seconds": 0,
 			`certificate_expiry_timestamp_seconds{use="own"}`: 4e9, "audit_lost_lines_total": 0,
 		} {
@@ -275,7 +282,8 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 		require.Positive(t, got[`last_token{mode="efficiency"}`])
 		for _, address := range fleet.Addresses {
 			node := fmt.Sprintf(`{node=%q}`, address)
-			require.Equal(t, []float64{1, 1, 0}, []float64{got["redis_up"+node], got["redis_voting"+node], got["redis_quarantine_seconds"+node]})
+			require.Equal(t, []float64{1, 1, 0}, []float64{got["redis_up"+node], got["redis_voting"+node],
+				got["redis_quarantine_seconds"+node]})
 			require.Positive(t, got["redis_call_seconds_count"+node])
 		}
 		for _, other := range c {
@@ -288,7 +296,8 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 	require.Positive(t, got["raft_fsync_seconds_count"])
 	require.GreaterOrEqual(t, got["raft_entry_operations_sum"], got["raft_entry_operations_count"])
 	mustPost(t, leader.address, "/v1/release", leaseName(first))
-	require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Session: s.id[:], Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}}}))
+	require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Session: s.id[:],
+		Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}}}))
 	for answers := 0; answers < 4; { // later tests count on that nothing waits
 		message, err := s.stream.Recv()
 		require.NoError(t, err)
@@ -306,7 +315,8 @@ func testMetricsAfterFailover(t *testing.T, c measuredCluster) {
 	granted := mustPost(t, former.address, "/v1/acquire", `{"resource":"slow/failover","ttl":"1m"}`)
 	mustPost(t, leader.address, "/v1/release", leaseName(granted))
 	c.requireIncreases(t, before, map[string]float64{
-		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1, `leases_ended_total{cause="released",mode="correctness"}`: 1,
+		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1,
+		`leases_ended_total{cause="released",mode="correctness"}`: 1,
 	})
 	eventually(t, "all members have seen the election", func() bool {
 		return c.sum(t)["raft_leader_changes_total"] >= before["raft_leader_changes_total"]+float64(len(c))
@@ -343,7 +353,8 @@ func testAllMetrics(t *testing.T, c measuredCluster) {
 	for range 3 {
 		mustPost(t, leader.address, "/v1/report-refusal", `{"resource":"slow/gate","token":1,"mark":2,"gate":"my own gate"}`)
 	}
-	mustPost(t, leader.address, "/v1/report-refusal", `{"resource":"slow/gate","mark":2,"gate":"sql","reason":"tokenless"}`)
+	mustPost(t, leader.address, "/v1/report-refusal",
+		`{"resource":"slow/gate","mark":2,"gate":"sql","reason":"tokenless"}`)
 	text := leader.text(t)
 	document, err := os.ReadFile("../../docs/METRICS.md")
 	require.NoError(t, err)
@@ -354,15 +365,19 @@ func testAllMetrics(t *testing.T, c measuredCluster) {
 		require.Contains(t, text, "# TYPE "+family[1]+" "+family[2]+"\n")
 	}
 	for _, help := range regexp.MustCompile(`(?m)^# HELP (leased_\w+) `).FindAllStringSubmatch(text, -1) {
-		require.True(t, slices.ContainsFunc(listed, func(f []string) bool { return f[1] == help[1] }), "%s is not in docs/METRICS.md", help[1])
+		require.True(t, slices.ContainsFunc(listed, func(f []string) bool {
+			return f[1] == help[1]
+		}), "%s is not in docs/METRICS.md", help[1])
 	}
 	require.Contains(t, text, `leased_build_info{commit=`)
 	require.Contains(t, text, "process_start_time_seconds ")
 	require.Contains(t, text, "go_goroutines ")
 	require.NotContains(t, text, "slow/", "labels have no names of locks")
 	got := leader.scrape(t)
-	require.InDelta(t, before[`gate_refusals_total{gate="other",reason="stale"}`]+3, got[`gate_refusals_total{gate="other",reason="stale"}`], 0)
-	require.InDelta(t, before[`gate_refusals_total{gate="sql",reason="tokenless"}`]+1, got[`gate_refusals_total{gate="sql",reason="tokenless"}`], 0)
+	require.InDelta(t, before[`gate_refusals_total{gate="other",reason="stale"}`]+3,
+		got[`gate_refusals_total{gate="other",reason="stale"}`], 0)
+	require.InDelta(t, before[`gate_refusals_total{gate="sql",reason="tokenless"}`]+1,
+		got[`gate_refusals_total{gate="sql",reason="tokenless"}`], 0)
 	require.Positive(t, got["raft_snapshot_seconds_count"])
 	require.Positive(t, got["raft_snapshot_size_bytes"])
 	require.Positive(t, got[`calls_total{code="ok",method="LeaseService/Acquire"}`])

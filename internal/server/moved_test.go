@@ -158,7 +158,7 @@ func (w *movedFleet) round() {
 func (w *movedFleet) allVote() bool {
 	nodes, _ := mustPost(w.t, w.cluster.awaitLeader().spec.API, "/v1/get-fleet", `{}`)["nodes"].([]any)
 	for _, n := range nodes {
-		if n := n.(map[string]any); n["empty"] != nil || n["error"] != nil || n["unnamed"] != nil {
+		if n := n.(map[string]any); n["empty"] == true || n["error"] != nil || n["unnamed"] == true {
 			return false
 		}
 	}

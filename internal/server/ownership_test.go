@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // postAs makes a JSON call with a secret.
@@ -34,10 +34,12 @@ func TestSessionBelongsToItsUser(t *testing.T) {
 	bob, bobs := newUser(t, "bob", "acquire:*", "read:*", "break:free/*")
 	s, _ := startWithUsers(t, alice, bob)
 	ctx := testContext(t)
-	asAlice, asBob := pb.NewLeaseServiceClient(dialAs(t, s.Address(), alices)), pb.NewLeaseServiceClient(dialAs(t, s.Address(), bobs))
+	asAlice, asBob := pb.NewLeaseServiceClient(dialAs(t, s.Address(), alices)),
+		pb.NewLeaseServiceClient(dialAs(t, s.Address(), bobs))
 	opened, err := asAlice.OpenSession(ctx, &pb.OpenSessionRequest{Ttl: "10m"})
 	require.NoError(t, err)
-	granted, err := asAlice.Acquire(ctx, &pb.AcquireRequest{Resource: "jobs/7", SessionId: opened.SessionId, Holder: "worker"})
+	granted, err := asAlice.Acquire(ctx, &pb.AcquireRequest{Resource: "jobs/7", SessionId: opened.SessionId,
+		Holder: "worker"})
 	require.NoError(t, err)
 	id, err := engine.ParseSessionID(opened.SessionId)
 	require.NoError(t, err)
@@ -57,13 +59,15 @@ func TestSessionBelongsToItsUser(t *testing.T) {
 	forbidden("release", err)
 	_, err = asBob.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: opened.SessionId})
 	forbidden("close", err)
-	for path, body := range map[string]string{"renew": `{"sessionId":%q}`, "close-session": `{"sessionId":%q}`, "open-session": `{"sessionId":%q,"ttl":"10m"}`,
-		"release": `{"sessionId":%q,"nonce":1}`, "acquire": `{"sessionId":%q,"resource":"jobs/8"}`} {
+	for path, body := range map[string]string{"renew": `{"sessionId":%q}`, "close-session": `{"sessionId":%q}`,
+		"open-session": `{"sessionId":%q,"ttl":"10m"}`,
+		"release":      `{"sessionId":%q,"nonce":1}`, "acquire": `{"sessionId":%q,"resource":"jobs/8"}`} {
 		code, answer := postAs(t, s.Address(), bobs, "/v1/"+path, fmt.Sprintf(body, opened.SessionId))
 		require.Equal(t, http.StatusForbidden, code, "%s: %v", path, answer)
 	}
 	stream := openStreamAs(t, s.Address(), bobs)
-	require.Equal(t, "forbidden", stream.call(id, &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}).Error.GetCode())
+	require.Equal(t, "forbidden", stream.call(id,
+		&pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}).Error.GetCode())
 	require.Equal(t, "forbidden", stream.call(id, openCall()).Error.GetCode())
 	for name, op := range map[string]*pb.Operation{
 		"renew":   {Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}},
@@ -107,7 +111,7 @@ func TestSessionBelongsToItsUser(t *testing.T) {
 	forbidden("renew of the next owner's session", err)
 }
 
-// Tokens, nonces and session ids are visible to the owner and to users who may break
+// Tokens, nonces, session ids and clients are visible to the owner and to users who may break
 // the lock. Others with read see the holder, the user and the time left, in Inspect,
 // List, Watch and the error of an acquire. Locks without read are not listed.
 func TestVisibility(t *testing.T) {
@@ -121,17 +125,23 @@ func TestVisibility(t *testing.T) {
 	as := func(text string) pb.LeaseServiceClient {
 		return pb.NewLeaseServiceClient(dialAs(t, s.Address(), text))
 	}
-	granted, err := as(alices).Acquire(ctx, &pb.AcquireRequest{Resource: "jobs/7", Ttl: "10m", Holder: "worker", Metadata: map[string]string{"host": "h1"}})
+	granted, err := as(alices).Acquire(ctx, &pb.AcquireRequest{Resource: "jobs/7", Ttl: "10m", Holder: "worker",
+		Metadata: map[string]string{"host": "h1"}})
 	require.NoError(t, err)
 	_, err = as(alices).Acquire(ctx, &pb.AcquireRequest{Resource: "private", Ttl: "10m"})
 	require.NoError(t, err)
 	full := func(p *pb.Party) bool {
 		return p.Token == granted.Token && p.Nonce != 0 && p.SessionId == granted.SessionId
 	}
-	hidden := func(p *pb.Party) bool { return p.Token == 0 && p.Nonce == 0 && p.SessionId == "" }
+	hidden := func(p *pb.Party) bool { return p.Token == 0 && p.Nonce == 0 && p.SessionId == "" && p.Client == "" }
 	for text, sees := range map[string]func(*pb.Party) bool{alices: full, opss: full, bobs: hidden} {
 		inspected, err := as(text).Inspect(ctx, &pb.InspectRequest{Resource: "jobs/7"})
 		require.NoError(t, err)
+		if p := inspected.Lock.Holders[0]; text == opss {
+			require.Contains(t, p.Client, "127.0.0.1:", "the address")
+			require.Contains(t, p.Client, "grpc-go/", "the program")
+			require.NotEmpty(t, p.Renewed)
+		}
 		listed, err := as(text).List(ctx, &pb.ListRequest{})
 		require.NoError(t, err)
 		prefix := ""
@@ -158,7 +168,8 @@ func TestVisibility(t *testing.T) {
 			locks = 2
 		}
 		require.Len(t, listed.Locks, locks)
-		for _, p := range []*pb.Party{inspected.Lock.Holders[0], listed.Locks[0].Holders[0], events[0].Party, events[1].Party} {
+		for _, p := range []*pb.Party{inspected.Lock.Holders[0], listed.Locks[0].Holders[0], events[0].Party,
+			events[1].Party} {
 			require.True(t, sees(p), "%v", p)
 			require.Equal(t, "alice", p.User)
 			require.Equal(t, "worker", p.Holder)
@@ -216,7 +227,8 @@ func TestRemovedRight(t *testing.T) {
 	s, users := startWithUsers(t, alice)
 	id := engine.NewSessionID()
 	acquire := func(nonce uint64) *pb.Operation {
-		return &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: nonce, Resources: []string{fmt.Sprintf("jobs/%d", nonce)}}}}
+		return &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: nonce,
+			Resources: []string{fmt.Sprintf("jobs/%d", nonce)}}}}
 	}
 	first := openStreamAs(t, s.Address(), alices)
 	require.Nil(t, first.call(id, openCall()).Error)
@@ -225,7 +237,8 @@ func TestRemovedRight(t *testing.T) {
 	users.Replace([]auth.User{alice})
 
 	stream := openStreamAs(t, s.Address(), alices)
-	require.Nil(t, stream.call(id, &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}).Error, "the session is still hers")
+	require.Nil(t, stream.call(id, &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}).Error,
+		"the session is still hers")
 	require.Equal(t, "forbidden", stream.call(id, acquire(2)).Error.GetCode())
 	require.Nil(t, stream.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}}).Error)
 	_, err := first.stream.Recv()

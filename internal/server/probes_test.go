@@ -43,7 +43,8 @@ func TestStoppingMemberIsNotReady(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	conn := dial(t, s.Address())
 	eventually(t, "the gRPC health service agrees", func() bool {
-		response, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
+		response, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(),
+			&grpc_health_v1.HealthCheckRequest{})
 		return err == nil && response.Status == grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	})
 	_, err := pb.NewLeaseServiceClient(conn).Acquire(testContext(t), &pb.AcquireRequest{Resource: "a"})

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -53,7 +53,7 @@ const (
 	statusTimeout = 10 * time.Second
 	// steadyHeartbeat is the heartbeat timeout of members that nothing disturbs: on a busy
 	// machine, the leader must stay the leader.
-	steadyHeartbeat = 3 * time.Second
+	steadyHeartbeat = 6 * time.Second
 )
 
 // memberSpec configures the process of a member.
@@ -62,7 +62,7 @@ type memberSpec struct {
 	Join               string        // the API address of a member, empty to start a cluster
 	Redis              engine.Fleet  // of efficiency mode
 	Unmeasured         bool          // without metrics
-	Heartbeat          time.Duration // the timeout after which followers start an election; 0 is the default
+	Heartbeat          time.Duration // the timeout after which followers start an election; 0 is two seconds
 }
 
 // runMember is the process of a member. It ends with its parent, by a signal, or when
@@ -76,25 +76,23 @@ func runMember(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	hub := watch.NewHub()
 	var measured *metrics.Metrics
 	if !spec.Unmeasured {
 		measured = metrics.New("test")
-	}
-	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: hub, Times: hub.Recorder, Hooks: measured.RaftHooks(),
-		HeartbeatTimeout: spec.Heartbeat, StoreDeadline: time.Minute,
-		Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }})
-	if err != nil {
-		return err
 	}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Node: node, Hub: hub, Metrics: measured, Redis: spec.Redis, RedisTimeout: busyTimeout(spec.Redis), Logger: quiet, Signer: memberSigner}, listener)
+	s, err := server.New(server.Config{Metrics: measured, Redis: spec.Redis, RedisTimeout: busyTimeout(spec.Redis),
+		Logger: quiet, Signer: memberSigner,
+		Raft: raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet,
+			HeartbeatTimeout: cmp.Or(spec.Heartbeat, 2*time.Second), StoreDeadline: time.Minute,
+			Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }}}, listener)
 	if err != nil {
 		return err
 	}
+	node := s.Node()
 	switch {
 	case len(node.Members()) > 0: // a restart
 	case spec.Join == "":
@@ -144,7 +142,8 @@ func (m *member) kill() {
 
 // status returns the member's Status, or nil if it does not answer.
 func (m *member) status() map[string]any {
-	response, err := (&http.Client{Timeout: statusTimeout}).Post("http://"+m.spec.API+"/v1/status", "application/json", nil)
+	response, err := (&http.Client{Timeout: statusTimeout}).Post("http://"+m.spec.API+"/v1/status", "application/json",
+		nil)
 	if err != nil {
 		return nil
 	}
@@ -174,7 +173,8 @@ func startClusterWith(t testing.TB, size int, common memberSpec) *cluster {
 	c := &cluster{t: t}
 	for i := range size {
 		m := &member{t: t, spec: common}
-		m.spec.ID, m.spec.Dir, m.spec.Raft, m.spec.API = fmt.Sprint("n", i+1), t.TempDir(), testserver.FreeAddr(t), testserver.FreeAddr(t)
+		m.spec.ID, m.spec.Dir, m.spec.Raft, m.spec.API = fmt.Sprint("n", i+1), t.TempDir(), testserver.FreeAddr(t),
+			testserver.FreeAddr(t)
 		if i > 0 {
 			m.spec.Join = c.members[0].spec.API
 		}
@@ -182,7 +182,9 @@ func startClusterWith(t testing.TB, size int, common memberSpec) *cluster {
 		t.Cleanup(m.kill)
 		c.members = append(c.members, m)
 	}
-	eventually(t, "all members know that all vote", func() bool { return c.leader() != nil && !slices.ContainsFunc(c.members, c.missesVoters) })
+	eventually(t, "all members know that all vote", func() bool {
+		return c.leader() != nil && !slices.ContainsFunc(c.members, c.missesVoters)
+	})
 	return c
 }
 

@@ -65,7 +65,7 @@ func TestOneNodeEmptied(t *testing.T) {
 	first := acquired(t, s.Address(), `{"resource":"fast/a"}`, 0.0)
 	eventually(t, "the node votes again", func() bool {
 		for _, n := range mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["nodes"].([]any) {
-			if n := n.(map[string]any); n["empty"] != nil || n["error"] != nil {
+			if n := n.(map[string]any); n["empty"] == true || n["error"] != nil {
 				return false
 			}
 		}
@@ -85,14 +85,16 @@ func TestFleetChange(t *testing.T) {
 	setFleet := func(servers []*testserver.RedisServer, flags string) {
 		t.Helper()
 		addresses := strings.Join(fleetOf(servers, longTTL).Addresses, `","`)
-		mustPost(t, a, "/v1/set-fleet", fmt.Sprintf(`{"fleet":{"namespace":"test","maxTtl":"1m","addresses":["%s"]}%s}`, addresses, flags))
+		mustPost(t, a, "/v1/set-fleet", fmt.Sprintf(`{"fleet":{"namespace":"test","maxTtl":"1m","addresses":["%s"]}%s}`,
+			addresses, flags))
 	}
 	const lock = `{"resource":"fast/a","ttl":"20s"}`
 	last := mustPost(t, a, "/v1/acquire", lock)
 	setFleet(other, "")
 	eventually(t, "the change waits for the leases of the old fleet", func() bool {
 		fleet := mustPost(t, a, "/v1/get-fleet", `{}`)
-		return strings.HasPrefix(fmt.Sprint(fleet["waitingFor"]), "leases of the old fleet to end, ") && fleet["next"] != nil && fleet["ready"] == nil
+		return strings.HasPrefix(fmt.Sprint(fleet["waitingFor"]), "leases of the old fleet to end, ") &&
+			fleet["next"] != nil && fleet["ready"] != true
 	})
 	code, answer := post(t, a, "/v1/renew", leaseName(last))
 	require.NotEqual(t, http.StatusOK, code, answer)
@@ -105,7 +107,8 @@ func TestFleetChange(t *testing.T) {
 	}
 	setFleet(old, `,"now":true`)
 	eventually(t, "the change waits for the lost fleet", func() bool {
-		return mustPost(t, a, "/v1/get-fleet", `{}`)["waitingFor"] == "the old fleet: 0 of 3 Redis nodes have the new version, 2 are needed"
+		return mustPost(t, a, "/v1/get-fleet",
+			`{}`)["waitingFor"] == "the old fleet: 0 of 3 Redis nodes have the new version, 2 are needed"
 	})
 	setFleet(old, `,"now":true,"force":true`)
 	acquired(t, a, lock, last["token"])

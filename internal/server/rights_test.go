@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // newUser returns a user with rules such as "acquire:jobs/*", and its secret.
@@ -41,10 +41,12 @@ func startWithUsers(t testing.TB, list ...auth.User) (*server.Server, *auth.User
 
 // forAnyUser are the methods that need no right: ownership is checked instead, or there
 // is nothing to hide from users.
-var forAnyUser = map[string]bool{"Health": true, "OpenSession": true, "CloseSession": true, "Renew": true, "Release": true, "Sign": true,
-	"Session": true, "ListPolicies": true, "WatchTopology": true}
+var forAnyUser = map[string]bool{"Health": true, "OpenSession": true, "CloseSession": true, "Renew": true,
+	"Release": true, "Sign": true,
+	"Session": true, "WatchSession": true, "ListPolicies": true, "WatchTopology": true}
 
-var services = []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc, pb.RedisService_ServiceDesc, pb.ClusterService_ServiceDesc}
+var services = []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc,
+	pb.RedisService_ServiceDesc, pb.ClusterService_ServiceDesc}
 
 // A user without rules is refused by every method, over gRPC and HTTP, but those for
 // any user.
@@ -78,7 +80,8 @@ func TestUserWithoutRights(t *testing.T) {
 			if forAnyUser[m.MethodName] {
 				continue
 			}
-			err := conn.Invoke(testContext(t), "/"+service.ServiceName+"/"+m.MethodName, &pb.HealthRequest{}, &pb.HealthResponse{})
+			err := conn.Invoke(testContext(t), "/"+service.ServiceName+"/"+m.MethodName, &pb.HealthRequest{},
+				&pb.HealthResponse{})
 			require.ErrorIs(t, wire.FromStatus(err), engine.ErrForbidden, m.MethodName)
 			overHTTP(service.ServiceName, m.MethodName)
 		}
@@ -109,10 +112,12 @@ func TestStreamNeedsRights(t *testing.T) {
 		answer := c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: set}}})
 		require.Equal(t, "forbidden", answer.Error.GetCode())
 		require.Contains(t, answer.Error.Message, `user alice lacks the right acquire on lock "x"`)
-		answer = c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: set, TtlNanos: 1e10}}})
+		answer = c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: set,
+			TtlNanos: 1e10}}})
 		require.Equal(t, "forbidden", answer.Error.GetCode())
 	}
-	answer := c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2, Resources: []string{"jobs/1"}}}})
+	answer := c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2,
+		Resources: []string{"jobs/1"}}}})
 	require.Nil(t, answer.Error)
 	require.NotZero(t, answer.Token)
 }

@@ -17,20 +17,18 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/fleet"
-	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/leases"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/overview"
-	"github.com/leased-project/leased/internal/server/peers"
+	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/portmux"
-	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
-	"github.com/leased-project/leased/internal/server/watch"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -50,17 +48,19 @@ const (
 
 // Server is the API of one member. Serve runs it, Close ends it.
 type Server struct {
+	node    *raftstore.Node
 	router  *routing.Router
 	keeper  *fleet.Keeper
-	peers   *peers.Client
 	leases  *leases.Service
-	limits  *limits.Accounts
+	chain   *calls.Chain
 	admin   *admin.Service
 	mux     *portmux.Mux
 	grpc    *grpc.Server
 	http    *http.Server
 	health  *health.Server
 	metrics *metrics.Metrics
+	// keepTimes keeps the file of the times of grants up to date until ctx ends.
+	keepTimes func()
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -71,19 +71,15 @@ type Server struct {
 
 // leaseService is leased.v1.LeaseService.
 type leaseService struct {
+	pb.UnsafeLeaseServiceServer
 	*leases.Service
-	*watch.Watcher
-	*historyService
-	*overviewService
+	*observeService
 }
 
-type (
-	historyService  = history.Service
-	overviewService = overview.Service
-)
+type observeService = observe.Service
 
-// New returns a Server on a listener, which Close closes. Without TLS the listener
-// must have a loopback address.
+// New opens the Raft node of a member and returns its Server on a listener. Close closes
+// both. Without TLS the listener must have a loopback address.
 func New(config Config, listener net.Listener) (*Server, error) {
 	config, err := config.filled()
 	if err != nil {
@@ -92,65 +88,86 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	if err := CheckAddress(listener.Addr().String(), config.TLS); err != nil {
 		return nil, err
 	}
-	if config.Advertise == "" {
-		config.Advertise = listener.Addr().String()
+	recorder := observe.NewRecorder(engine.MonotonicClock())
+	if err := recorder.Load(config.TimesFile); err != nil { // nothing but the display depends on it
+		config.Logger.Warn("the times of earlier grants are unknown", "error", err)
 	}
-	backend, err := raftstore.NewBackend(config.Node)
+	config.Raft.Observer, config.Raft.Times, config.Raft.Hooks = recorder, recorder, config.Metrics.RaftHooks()
+	node, err := raftstore.Open(config.Raft)
 	if err != nil {
 		return nil, err
 	}
-	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Metrics.RedisHooks(), config.Logger)
+	s, err := newServer(config, listener, node, recorder)
+	if err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	return s, nil
+}
+
+// newServer returns the Server of an open node.
+func newServer(config Config, listener net.Listener, node *raftstore.Node,
+	recorder *observe.Recorder) (*Server, error) {
+	if config.Advertise == "" {
+		config.Advertise = listener.Addr().String()
+	}
+	backend, err := raftstore.NewBackend(node)
+	if err != nil {
+		return nil, err
+	}
+	redis := fleet.NewConnection(node, config.RedisOptions, config.Metrics.RedisHooks(), config.Logger)
 	redis.NodeTimeout = config.RedisTimeout
-	s := &Server{mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
-		router: &routing.Router{Node: config.Node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise},
-		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
+	s := &Server{node: node, mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
+		router: &routing.Router{Node: node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise,
+			PeerTLS: config.PeerTLS, Secret: config.Secret},
+		keeper: fleet.NewKeeper(node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
-	config.Node.SetLimits(config.Limits.Cluster)
-	s.limits = limits.NewAccounts(config.Limits, config.Clock)
-	s.limits.CloseLater = s.mux.CloseLater
-	s.leases = leases.New(s.router, config.Audit, s.limits)
-	s.leases.Metrics, s.leases.Recorder, s.leases.Tracer = config.Metrics, config.Hub.Recorder, config.Tracer
-	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
-	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
+	node.SetLimits(config.Limits.Cluster)
+	s.chain = calls.New(calls.Config{Router: s.router, Users: config.Users, Audit: config.Audit,
+		Limits: limits.NewAccounts(config.Limits, config.Clock), Metrics: config.Metrics, Tracer: config.Tracer,
+		CloseLater: s.mux.CloseLater})
+	s.leases = leases.New(s.chain, recorder,
+		leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock})
+	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, RedisOptions: config.RedisOptions,
 		FilePolicies: config.FilePolicies, Version: config.Version})
 	s.metrics = config.Metrics
-	s.metrics.Observe(metrics.Source{Node: config.Node, Redis: redis.Backend, Certificates: config.Certificates, LostAuditLines: config.Audit.Lost})
-	s.register(config)
+	s.metrics.Observe(metrics.Source{Node: node, Redis: redis.Backend, Certificates: config.Certificates,
+		LostAuditLines: config.Audit.Lost})
+	recorder.OnEnded(func(e *machine.Event) {
+		if node.Leads() {
+			config.Audit.Ended(e)
+		}
+	})
+	s.keepTimes = func() { recorder.KeepSaved(s.ctx, config.TimesFile, config.Logger) }
+	s.register(config, leaseService{nil, s.leases, observe.NewService(s.router, recorder, config.Metrics)})
 	return s, nil
 }
 
 // register offers the services to gRPC and HTTP.
-func (s *Server) register(config Config) {
-	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub), history.NewService(s.router, config.Hub.Recorder),
-		overview.NewService(s.router, config.Hub.Recorder)}
-	leaseAPI.Refused = s.metrics.GateRefused
-	config.Hub.OnExpired(func(e *machine.Event) {
-		if config.Node.Leads() {
-			config.Audit.Expired(e)
-		}
-	})
-	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(headerTimeout),
-		grpc.ChainUnaryInterceptor(s.unaryErrors, s.metrics.UnaryInterceptor, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
-		grpc.ChainStreamInterceptor(s.streamErrors, s.metrics.StreamInterceptor, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
+func (s *Server) register(config Config, leaseAPI leaseService) {
+	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage),
+		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(headerTimeout),
+		grpc.UnaryInterceptor(s.chain.UnaryInterceptor), grpc.StreamInterceptor(s.chain.StreamInterceptor),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: config.Limits.IdleTimeout}))
-	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
-	pb.RegisterPolicyServiceServer(s.grpc, s.admin)
-	pb.RegisterRedisServiceServer(s.grpc, s.admin)
-	pb.RegisterClusterServiceServer(s.grpc, s.admin)
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second,
+			MaxConnectionIdle: config.Limits.IdleTimeout}))
+	services := []httpapi.Service{
+		{Desc: &pb.LeaseService_ServiceDesc, Impl: leaseAPI}, {Desc: &pb.PolicyService_ServiceDesc, Impl: s.admin},
+		{Desc: &pb.RedisService_ServiceDesc, Impl: s.admin}, {Desc: &pb.ClusterService_ServiceDesc, Impl: s.admin}}
+	for _, service := range services {
+		s.grpc.RegisterService(service.Desc, service.Impl)
+	}
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready), Metrics: s.metrics,
+	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Ready: s.Ready,
 		Dashboard: s.newDashboard(config, leaseAPI)})
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return s.ctx }}
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 
 // newDashboard returns the web page of this member.
 func (s *Server) newDashboard(config Config, leaseAPI leaseService) *dashboard.Handler {
-	return dashboard.New(dashboard.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin, Router: s.router,
-		Users: config.Users, Audit: config.Audit, Encode: httpapi.Encode, Version: config.Version, Clock: config.Clock,
+	return dashboard.New(dashboard.Config{Chain: s.chain, Leases: leaseAPI, Policies: s.admin, Redis: s.admin,
+		Cluster: s.admin, Encode: httpapi.Encode, Version: config.Version, Clock: config.Clock,
 		Local: dashboard.Local{Inspect: leaseAPI.LocalInspect, History: leaseAPI.LocalHistory,
 			Policies: func(ctx context.Context) (*pb.ListPoliciesResponse, error) {
 				return s.admin.ReadPolicies(ctx, raftstore.Stale)
@@ -177,7 +194,7 @@ func (s *Server) Stopping() { s.admin.Stopping() }
 // these API addresses. It retries until ctx ends while no member can be reached or
 // the cluster has no leader.
 func (s *Server) Join(ctx context.Context, addresses ...string) error {
-	return s.peers.Join(ctx, addresses...)
+	return s.router.Join(ctx, addresses...)
 }
 
 // Serve serves calls until Close, and returns nil then. It must be called once.
@@ -199,8 +216,9 @@ func (s *Server) start() bool {
 	if s.ctx.Err() != nil {
 		return false
 	}
-	s.work.Go(func() { s.peers.Announce(s.ctx) })
+	s.work.Go(func() { s.router.Announce(s.ctx) })
 	s.work.Go(s.maintain)
+	s.work.Go(s.keepTimes)
 	s.work.Go(func() { s.router.Redis.Run(s.ctx) })
 	s.work.Go(func() { s.keeper.Run(s.ctx) })
 	s.work.Go(func() { _ = s.grpc.Serve(s.mux.GRPC()) }) // ends with the mux
@@ -208,7 +226,7 @@ func (s *Server) start() bool {
 	return true
 }
 
-// maintain periodically forgets unused sessions and updates the gRPC health service.
+// maintain periodically updates the gRPC health service and the metrics.
 func (s *Server) maintain() {
 	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
@@ -218,7 +236,6 @@ func (s *Server) maintain() {
 			status = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus("", status)
-		s.leases.Sweep()
 		s.metrics.Tick(s.router.Node.Topology())
 		select {
 		case <-tick.C:
@@ -228,9 +245,12 @@ func (s *Server) maintain() {
 	}
 }
 
-// Close ends all calls and connections. A leader should transfer its leadership
-// first, with Node.Transfer. The node stays open. Leases in efficiency mode stay
-// held: their holders renew them through another member.
+// Node returns the Raft node of this member.
+func (s *Server) Node() *raftstore.Node { return s.node }
+
+// Close ends all calls and connections, and closes the node. A leader should transfer its
+// leadership first, with Node.Transfer. Leases in efficiency mode stay held: their holders
+// renew them through another member.
 func (s *Server) Close() error {
 	s.starting.Lock()
 	s.cancel()
@@ -239,15 +259,5 @@ func (s *Server) Close() error {
 	s.grpc.Stop()
 	err := s.http.Close()
 	s.work.Wait()
-	return err
-}
-
-// unaryErrors converts errors to gRPC statuses.
-func (s *Server) unaryErrors(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	response, err := handler(ctx, request)
-	return response, wire.ToStatus(s.router.NameLeader(err))
-}
-
-func (s *Server) streamErrors(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return wire.ToStatus(s.router.NameLeader(handler(server, stream)))
+	return errors.Join(err, s.node.Close())
 }

@@ -17,8 +17,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // slowTimeout is how long a server of these tests waits for a slow client.
@@ -46,7 +46,8 @@ func TestSlowSessionStream(t *testing.T) {
 	require.NoError(t, err)
 	message := &pb.SessionRequest{}
 	for i := range 1000 { // each is refused with a long reason
-		message.Operations = append(message.Operations, &pb.Operation{Id: uint64(i), Session: id[:], Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}})
+		message.Operations = append(message.Operations, &pb.Operation{Id: uint64(i), Session: id[:],
+			Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}})
 	}
 	before, peak := heapSize(), uint64(0)
 	sent := make(chan int, 1)
@@ -75,8 +76,10 @@ func TestSlowSessionStream(t *testing.T) {
 // A client that reads late is told why its stream ended.
 func TestSlowStreamIsTold(t *testing.T) {
 	t.Parallel()
-	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout, l.StreamsPerUser = 5*slowTimeout, 1 }) // the client has as long again to read
-	conn, err := grpc.NewClient("passthrough:///"+s.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(1<<16))
+	// The client has as long again to read.
+	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout, l.StreamsPerUser = 5*slowTimeout, 1 })
+	conn, err := grpc.NewClient("passthrough:///"+s.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(1<<16))
 	require.NoError(t, err)
 	defer conn.Close()
 	prefix := ""
@@ -86,10 +89,12 @@ func TestSlowStreamIsTold(t *testing.T) {
 	require.NoError(t, err)
 	metadata := strings.Repeat("x", 4000)
 	for i := range 200 {
-		mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"slow/%d","ttl":"10m","metadata":{"k":%q}}`, i, metadata))
+		mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"slow/%d","ttl":"10m","metadata":{"k":%q}}`, i,
+			metadata))
 	}
 	eventually(t, "the watch has ended on the server", func() bool {
-		again, err := pb.NewPolicyServiceClient(dial(t, s.Address())).WatchTopology(testContext(t), &pb.WatchTopologyRequest{})
+		again, err := pb.NewPolicyServiceClient(dial(t, s.Address())).WatchTopology(testContext(t),
+			&pb.WatchTopologyRequest{})
 		require.NoError(t, err)
 		_, err = again.Recv()
 		return err == nil
@@ -103,7 +108,8 @@ func TestSlowStreamIsTold(t *testing.T) {
 
 // header is the beginning of an HTTP call: its name, the size of its body, and as much
 // of the body as is sent.
-const header = "POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+const header = "POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: " +
+	"%d\r\n\r\n%s"
 
 // The server closes HTTP connections whose body does not arrive, and those that are
 // idle.
@@ -145,7 +151,7 @@ func TestWaitIsNotCut(t *testing.T) {
 	waited := postAsync(t, s.Address(), "/v1/acquire", `{"resource":"held","ttl":"10m","wait":"10m"}`)
 	eventually(t, "the call waits", func() bool {
 		lock := mustPost(t, s.Address(), "/v1/inspect", `{"resource":"held"}`)["lock"].(map[string]any)
-		return lock["waiters"] != nil
+		return len(lock["waiters"].([]any)) > 0
 	})
 	slow, err := net.Dial("tcp", s.Address())
 	require.NoError(t, err)
@@ -180,7 +186,8 @@ func TestConnectionLimit(t *testing.T) {
 	})
 	open[0].Close()
 	eventually(t, "a call is served", func() bool {
-		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(newPost(t, s.Address(), "/v1/health", "{}"))
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(newPost(t, s.Address(),
+			"/v1/health", "{}"))
 		if err != nil {
 			return false
 		}

@@ -28,10 +28,13 @@ func BenchmarkRemote(b *testing.B) {
 	address := c.members[0].spec.API
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := newClient(b, []string{address}).Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
+			session, err := newClient(b, []string{address}).Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(),
+				TTL: engine.MaxTTL})
 			require.NoError(b, err)
-			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
-				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce,
+				name string) error {
+				if _, err := session.Acquire(ctx,
+					engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 					return err
 				}
 				return session.Release(ctx, engine.Held{Nonce: nonce})
@@ -41,8 +44,10 @@ func BenchmarkRemote(b *testing.B) {
 			api := pb.NewLeaseServiceClient(dial(b, address))
 			session, err := api.OpenSession(testContext(b), &pb.OpenSessionRequest{Ttl: engine.MaxTTL.String()})
 			require.NoError(b, err)
-			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
-				if _, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: name, SessionId: session.SessionId, Nonce: uint64(nonce)}); err != nil {
+			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce,
+				name string) error {
+				if _, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: name, SessionId: session.SessionId,
+					Nonce: uint64(nonce)}); err != nil {
 					return err
 				}
 				_, err := api.Release(ctx, &pb.ReleaseRequest{SessionId: session.SessionId, Nonce: uint64(nonce)})
@@ -64,7 +69,8 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
 			id := engine.NewSessionID()
-			session, err := newClient(b, []string{follower.spec.API}).Efficiency().Open(testContext(b), engine.SessionConfig{ID: id, TTL: longTTL})
+			session, err := newClient(b, []string{follower.spec.API}).Efficiency().Open(testContext(b),
+				engine.SessionConfig{ID: id, TTL: longTTL})
 			require.NoError(b, err)
 			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
 				names := []fencing.Resource{fencing.Resource(name)}
@@ -72,7 +78,8 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				return session.Release(ctx, engine.Held{Name: grant.Name, Session: id, Nonce: nonce, Resources: names, Token: grant.Token, TTL: longTTL})
+				return session.Release(ctx, engine.Held{Name: grant.Name, Session: id, Nonce: nonce, Resources: names,
+					Token: grant.Token, TTL: longTTL})
 			})
 		})
 	}
@@ -103,7 +110,8 @@ func measure(b *testing.B, server, callers int, pair func(ctx context.Context, n
 	}
 	work.Wait()
 	b.StopTimer()
-	b.ReportMetric(float64((processorTime(b, os.Getpid())+processorTime(b, server)-before).Microseconds())/float64(2*b.N), "cpu-us/op")
+	b.ReportMetric(float64((processorTime(b, os.Getpid())+processorTime(b, server)-before).Microseconds())/float64(2*b.N),
+		"cpu-us/op")
 	b.ReportMetric(float64(2*b.N)/b.Elapsed().Seconds(), "ops/s")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())*float64(callers)/float64(2*b.N), "us/op")
 }

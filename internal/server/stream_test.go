@@ -53,7 +53,8 @@ func (s *sessionStream) renew() string {
 }
 
 func (s *sessionStream) acquire(nonce uint64, name string) string {
-	_, code := s.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: nonce, Resources: []string{name}}}})
+	_, code := s.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: nonce,
+		Resources: []string{name}}}})
 	return code
 }
 
@@ -72,7 +73,8 @@ func TestStream(t *testing.T) {
 	var operations []*pb.Operation
 	for i := range many {
 		operations = append(operations, &pb.Operation{Id: uint64(100 + i), Session: s.id[:],
-			Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: uint64(i + 1), Resources: []string{fmt.Sprint("lock ", i)}}}})
+			Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: uint64(i + 1),
+				Resources: []string{fmt.Sprint("lock ", i)}}}})
 	}
 	require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: operations}))
 	tokens := map[uint64]bool{}
@@ -99,7 +101,8 @@ func TestLateOpenDoesNotHideEnd(t *testing.T) {
 			require.Empty(t, client.open())
 			require.Empty(t, client.open(), "the session is open")
 			require.Empty(t, client.acquire(1, name))
-			_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).CloseSession(testContext(t), &pb.CloseSessionRequest{SessionId: id.String()})
+			_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).CloseSession(testContext(t),
+				&pb.CloseSessionRequest{SessionId: id.String()})
 			require.NoError(t, err)
 
 			late := client

@@ -12,9 +12,9 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // suiteTTL is the TTL of the conformance suite on real members.
@@ -32,6 +32,8 @@ func TestThreeMembers(t *testing.T) {
 		"released elsewhere":   testReleasedElsewhere,
 		"correctness conforms": testCorrectnessConforms,
 		"sign":                 testSignElsewhere,
+		"losses":               testWatchSessionElsewhere,
+		"repeated":             testRepeatElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,10 +54,44 @@ func testCorrectnessConforms(t *testing.T, c *cluster) {
 	})
 }
 
+// Every member streams the losses of a session, also a member that has never seen it.
+func testWatchSessionElsewhere(t *testing.T, c *cluster) {
+	for i, m := range c.members {
+		other := c.members[(i+1)%len(c.members)].spec.API
+		id := mustPost(t, m.spec.API, "/v1/open-session", `{"ttl":"10m"}`)["sessionId"]
+		held := mustPost(t, m.spec.API, "/v1/acquire",
+			fmt.Sprintf(`{"resource":"watched/%d","sessionId":%q,"nonce":7}`, i, id))
+		next := watchSession(t, other, id)
+		require.Equal(t, fmt.Sprintf(`{"type":"synced","tokens":[%.0f]}`, held["token"]), next())
+		mustPost(t, m.spec.API, "/v1/break", leaseName(held))
+		require.Contains(t, next(), fmt.Sprintf(`"nonce":7,"token":%.0f,"error":{"code":"taken"`, held["token"]))
+	}
+}
+
+// In efficiency mode a copy of an acquire, sent to another member, returns the same lease instead of waiting for
+// it. A third member changes its TTL and metadata.
+func testRepeatElsewhere(t *testing.T, c *cluster) {
+	const call = `{"resource":"fast/repeated","ttl":"30s","attempt":"0123456789abcdef","metadata":{"done":"0%"}}`
+	first := mustPost(t, c.members[0].spec.API, "/v1/acquire", call)
+	waits := strings.Replace(call, "{", `{"wait":"1h",`, 1)
+	require.Equal(t, first["token"], mustPost(t, c.members[1].spec.API, "/v1/acquire", waits)["token"])
+	renewal := strings.Replace(leaseName(first), "{", `{"ttl":"1m","metadata":{"done":"40%"},`, 1)
+	require.Equal(t, "1m0s", mustPost(t, c.members[2].spec.API, "/v1/renew", renewal)["ttl"])
+	shown := fmt.Sprint(mustPost(t, c.members[0].spec.API, "/v1/inspect", `{"resource":"fast/repeated"}`))
+	require.Contains(t, shown, "metadata:map[done:40%]")
+	another := strings.Replace(call, "abcdef", "fedcba", 1)
+	code, refused := post(t, c.members[1].spec.API, "/v1/acquire", another)
+	require.Equal(t, http.StatusConflict, code, refused)
+	require.Equal(t, first["token"], refused["heldBy"].(map[string]any)["token"])
+	mustPost(t, c.members[2].spec.API, "/v1/release", leaseName(first))
+	require.Greater(t, mustPost(t, c.members[1].spec.API, "/v1/acquire", another)["token"], first["token"])
+}
+
 // A follower names the leader to gRPC clients, and forwards HTTP requests to it.
 func testFollowers(t *testing.T, c *cluster) {
 	follower, leader := c.follower(), c.awaitLeader()
-	_, err := pb.NewLeaseServiceClient(dial(t, follower.spec.API)).Acquire(testContext(t), &pb.AcquireRequest{Resource: "forwarded"})
+	_, err := pb.NewLeaseServiceClient(dial(t, follower.spec.API)).Acquire(testContext(t),
+		&pb.AcquireRequest{Resource: "forwarded"})
 	err = wire.FromStatus(err)
 	require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
 	var notLeader *wire.NotLeaderError
@@ -88,13 +124,17 @@ func testAnyMember(t *testing.T, c *cluster) {
 	follower := c.follower().spec.API
 	for _, granter := range c.members {
 		for _, other := range c.members {
-			t.Run(granter.spec.ID+" grants, "+other.spec.ID+" continues", func(t *testing.T) { useElsewhere(t, granter.spec.API, other.spec.API) })
+			t.Run(granter.spec.ID+" grants, "+other.spec.ID+" continues", func(t *testing.T) {
+				useElsewhere(t, granter.spec.API, other.spec.API)
+			})
 		}
 	}
 	t.Run("gRPC", func(t *testing.T) {
-		granted, err := pb.NewLeaseServiceClient(dial(t, follower)).Acquire(testContext(t), &pb.AcquireRequest{Resource: "fast/grpc"})
+		granted, err := pb.NewLeaseServiceClient(dial(t, follower)).Acquire(testContext(t),
+			&pb.AcquireRequest{Resource: "fast/grpc"})
 		require.NoError(t, err, "a follower does not redirect")
-		released, err := pb.NewLeaseServiceClient(dial(t, c.awaitLeader().spec.API)).Release(testContext(t), &pb.ReleaseRequest{Resource: "fast/grpc", Token: granted.Token})
+		released, err := pb.NewLeaseServiceClient(dial(t, c.awaitLeader().spec.API)).Release(testContext(t),
+			&pb.ReleaseRequest{Resource: "fast/grpc", Token: granted.Token})
 		require.NoError(t, err)
 		require.True(t, released.Released)
 	})
@@ -117,7 +157,8 @@ func testAnyMember(t *testing.T, c *cluster) {
 
 // useElsewhere acquires a set at one member and uses it at another.
 func useElsewhere(t *testing.T, granter, other string) {
-	set := mustPost(t, granter, "/v1/acquire", `{"resources":["fast/x","fast/y"],"ttl":"1m","holder":"ann","metadata":{"k":"v"}}`)
+	set := mustPost(t, granter, "/v1/acquire",
+		`{"resources":["fast/x","fast/y"],"ttl":"1m","holder":"ann","metadata":{"k":"v"}}`)
 	for _, name := range []string{"fast/x", "fast/y"} {
 		inspected := fmt.Sprint(mustPost(t, other, "/v1/inspect", fmt.Sprintf(`{"resource":%q}`, name)))
 		require.Contains(t, inspected, "holder:ann")
@@ -128,7 +169,8 @@ func useElsewhere(t *testing.T, granter, other string) {
 		code, refused := post(t, granter, "/v1/acquire", fmt.Sprintf(`{"resource":%q}`, name))
 		require.Equal(t, http.StatusConflict, code, refused)
 	}
-	code, answer := post(t, other, "/v1/renew", fmt.Sprintf(`{"resource":"fast/x","token":%.0f}`, set["token"].(float64)+1))
+	code, answer := post(t, other, "/v1/renew", fmt.Sprintf(`{"resource":"fast/x","token":%.0f}`,
+		set["token"].(float64)+1))
 	require.Equal(t, http.StatusNotFound, code, "this token was not granted: %v", answer)
 	listed := fmt.Sprint(mustPost(t, other, "/v1/list", `{"mode":"efficiency","prefix":"fast/"}`))
 	require.Contains(t, listed, "fast/x")
@@ -145,7 +187,8 @@ func useElsewhere(t *testing.T, granter, other string) {
 // useStream acquires, renews and releases leases on the stream of a member.
 func useStream(t *testing.T, address string) {
 	id, names := engine.NewSessionID(), []fencing.Resource{"fast/stream"}
-	session, err := newClient(t, []string{address}).Efficiency().Open(testContext(t), engine.SessionConfig{ID: id, TTL: longTTL})
+	session, err := newClient(t, []string{address}).Efficiency().Open(testContext(t),
+		engine.SessionConfig{ID: id, TTL: longTTL})
 	require.NoError(t, err)
 	var last fencing.Token
 	for nonce := engine.Nonce(1); nonce <= 3; nonce++ {
@@ -170,16 +213,18 @@ func releaseUnansweredGrant(t *testing.T, granter, other string) {
 	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/lost"}, TtlNanos: int64(longTTL)}
 	answer, code := first.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
 	require.Empty(t, code)
-	held := &pb.HeldLease{Nonce: 7, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(2 * longTTL)}
+	held := &pb.HeldLease{Nonce: 7, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token,
+		TtlNanos: int64(2 * longTTL)}
 	_, code = second.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
 	require.Equal(t, "invalid", code)
 	unnamed := &pb.HeldLease{Nonce: 7, Resources: acquire.Resources, TtlNanos: int64(longTTL)}
 	_, code = second.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 6, Lease: unnamed}}})
 	require.Empty(t, code)
-	require.Contains(t, fmt.Sprint(mustPost(t, other, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders", "another attempt holds it")
+	require.Contains(t, fmt.Sprint(mustPost(t, other, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders",
+		"another attempt holds it")
 	_, code = second.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: unnamed}}})
 	require.Empty(t, code)
-	require.NotContains(t, fmt.Sprint(mustPost(t, granter, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders")
+	require.Contains(t, fmt.Sprint(mustPost(t, granter, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders:[]")
 }
 
 // A watch at one member reports changes that others make in efficiency mode, with the
@@ -202,7 +247,8 @@ func testWatchInRedis(t *testing.T, c *cluster) {
 			until := func(holder string, kinds ...string) *pb.Event {
 				for {
 					e := next()
-					if slices.Contains(kinds, e.Type) && e.GetParty().GetHolder() == holder && (e.Resource == watch.lock || e.Type == "synced") {
+					if slices.Contains(kinds, e.Type) && e.GetParty().GetHolder() == holder &&
+						(e.Resource == watch.lock || e.Type == "synced") {
 						return e
 					}
 				}

@@ -16,10 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -29,8 +28,9 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leased test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true}
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	parsed, err := x509.ParseCertificate(der)
@@ -52,7 +52,8 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, session.Close(testContext(t)))
 
 	for _, protocols := range [][]string{{"http/1.1"}, {"h2", "http/1.1"}, nil} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, NextProtos: protocols}, ForceAttemptHTTP2: len(protocols) == 2}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, NextProtos: protocols},
+			ForceAttemptHTTP2: len(protocols) == 2}
 		response, err := (&http.Client{Transport: transport}).Post("https://"+s.Address()+"/v1/acquire", "application/json",
 			strings.NewReader(`{"resource":"a","wait":"1ms"}`))
 		require.NoError(t, err, protocols)
@@ -63,7 +64,8 @@ func TestTLS(t *testing.T) {
 
 	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second)).Inspect(testContext(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "the port serves TLS only")
-	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second), remote.WithTLS(&tls.Config{})).Inspect(testContext(t), "a")
+	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second),
+		remote.WithTLS(&tls.Config{})).Inspect(testContext(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "the client does not trust the certificate")
 }
 
@@ -78,13 +80,11 @@ func TestAddresses(t *testing.T) {
 		require.ErrorIs(t, err, server.ErrConfig, address)
 		require.ErrorContains(t, err, address)
 	}
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, node.Close()) })
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	_, err = server.New(server.Config{Node: node, Hub: watch.NewHub()}, listener)
+	_, err = server.New(server.Config{Raft: raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(),
+		Address: "127.0.0.1:0", Logger: quiet}}, listener)
 	require.ErrorIs(t, err, server.ErrConfig)
 }
 
@@ -92,7 +92,8 @@ func TestAddresses(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	for _, text := range []string{"", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense nonsense nonsense", "GET", "\x16\x03\x01nonsense\r\n\r\n"} {
+	for _, text := range []string{"", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense nonsense nonsense",
+		"GET", "\x16\x03\x01nonsense\r\n\r\n"} {
 		conn, err := net.Dial("tcp", s.Address())
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(text))

@@ -6,10 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore"
 )
 
 func TestWatch(t *testing.T) {
@@ -60,43 +56,5 @@ func TestWatch(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "broken", next().Type)
 		})
-	}
-}
-
-// A watch reports why a lease ended although the call that ended it did not come
-// through this member's API, as when another member led.
-func TestWatchTakesReasonsFromTheLog(t *testing.T) {
-	t.Parallel()
-	var node *raftstore.Node
-	s := startServer(t, func(c *server.Config) { node = c.Node })
-	prefix := ""
-	watches := []func() *pb.Event{watchEvents(t, s.Address(), &pb.WatchRequest{Prefix: &prefix}),
-		watchEvents(t, s.Address(), &pb.WatchRequest{Resource: "a"})}
-	expect := func(kind string) {
-		t.Helper()
-		for _, next := range watches {
-			require.Equal(t, kind, next().Type)
-		}
-	}
-	backend, err := raftstore.NewBackend(node)
-	require.NoError(t, err)
-	session, err := backend.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL, Clock: engine.SystemClock()})
-	require.NoError(t, err)
-	expect("synced")
-	for nonce, end := range []struct {
-		reason string
-		do     func(nonce engine.Nonce, token fencing.Token) error
-	}{
-		{"released", func(nonce engine.Nonce, _ fencing.Token) error {
-			return session.Release(testContext(t), engine.Held{Nonce: nonce})
-		}},
-		{"broken", func(_ engine.Nonce, token fencing.Token) error { return backend.Break(testContext(t), "a", token) }},
-		{"released", func(engine.Nonce, fencing.Token) error { return session.Close(testContext(t)) }},
-	} {
-		grant, err := session.Acquire(testContext(t), engine.Request{Nonce: engine.Nonce(nonce + 1), Resources: []fencing.Resource{"a"}})
-		require.NoError(t, err)
-		expect("granted")
-		require.NoError(t, end.do(engine.Nonce(nonce+1), grant.Token))
-		expect(end.reason)
 	}
 }

@@ -7,8 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -48,6 +51,30 @@ func (a *Authority) Issue(name string, change func(*x509.Certificate)) tls.Certi
 	key := a.newKey()
 	leaf := a.sign(template, a.cert, key)
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+// SaveCA writes the certificate of the authority to ca.pem in a folder.
+func (a *Authority) SaveCA(dir string) {
+	a.t.Helper()
+	a.write(filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
+}
+
+// Save writes a certificate and its key to NAME.pem and NAME.key in a folder.
+func (a *Authority) Save(dir, name string, cert tls.Certificate) {
+	a.t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		a.t.Fatalf("encode a key: %v", err)
+	}
+	a.write(filepath.Join(dir, name+".pem"), "CERTIFICATE", cert.Certificate[0])
+	a.write(filepath.Join(dir, name+".key"), "PRIVATE KEY", key)
+}
+
+func (a *Authority) write(path, kind string, der []byte) {
+	a.t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 // lasting returns a template that does not expire during a test.

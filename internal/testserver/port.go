@@ -1,13 +1,16 @@
 package testserver
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // The ports that FreeAddr returns are below the range of ephemeral ports: the kernel
@@ -16,7 +19,7 @@ import (
 const (
 	firstPort = 20_000
 	lastPort  = 31_999
-	// blockSize is how far apart processes start to look, so that tests of several
+	// blockSize is how far apart processes start to look, so tests of several
 	// packages seldom choose the same port.
 	blockSize = 100
 )
@@ -51,9 +54,15 @@ func freeAddr() (addr, port string, err error) {
 		if err != nil {
 			continue
 		}
-		if l, err := net.Listen("tcp", addr); err == nil {
+		// A listener that tries the port would stay open in a process that is forked meanwhile, until it executes
+		// its program. On a busy machine the server may be faster.
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if errors.Is(err, syscall.ECONNREFUSED) {
 			reserved.Store(port, reservation)
-			return addr, port, l.Close()
+			return addr, port, nil
+		}
+		if err == nil {
+			conn.Close()
 		}
 		reservation.Close()
 	}

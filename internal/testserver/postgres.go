@@ -1,13 +1,11 @@
 package testserver
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const postgresAdvice = "install PostgreSQL with initdb (Debian: apt-get install postgresql)"
@@ -16,7 +14,13 @@ const postgresAdvice = "install PostgreSQL with initdb (Debian: apt-get install 
 // disk: commits survive kill -9, but not a power failure.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
-	return forTest(t, StartPostgres)
+	SkipIfShort(t)
+	s, err := StartPostgres()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
 }
 
 // StartPostgres starts a PostgreSQL server that does not sync to disk.
@@ -28,7 +32,24 @@ func StartDurablePostgres() (*Server, error) {
 	return startPostgres("fsync=on", "max_connections=400")
 }
 
-func startPostgres(settings ...string) (s *Server, err error) {
+func startPostgres(settings ...string) (*Server, error) {
+	return runPostgres(settings, func(sp *spec, programs, data string) error {
+		return sp.setUp(filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+			"--locale=C", "--no-sync")
+	})
+}
+
+// StartStandby copies a running PostgreSQL server and starts the copy as its asynchronous
+// standby.
+func StartStandby(primary *Server) (*Server, error) {
+	return runPostgres(nil, func(sp *spec, programs, data string) error {
+		return sp.setUp(filepath.Join(programs, "pg_basebackup"), "-D", data, "-h", "127.0.0.1", "-p", primary.spec.port,
+			"-U", "postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	})
+}
+
+// runPostgres starts a server on the data folder that prepare makes.
+func runPostgres(settings []string, prepare func(sp *spec, programs, data string) error) (s *Server, err error) {
 	// initdb is installed beside the server, in a folder that is not in PATH on
 	// Debian.
 	initdb, err := find(postgresAdvice, "/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb",
@@ -40,58 +61,54 @@ func startPostgres(settings ...string) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := unprivileged("postgres", "nobody")
-	if err != nil {
-		return nil, fmt.Errorf("start PostgreSQL: %w", err)
-	}
-	dir, err := folder(u, "postgres")
-	if err != nil {
-		return nil, fmt.Errorf("create a folder for PostgreSQL: %w", err)
-	}
-	defer removeUnless(&s, dir)
-	data := filepath.Join(dir, "data")
-	if err := setUp(u, dir, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
-		return nil, err
-	}
-	addr, port, err := freeAddr()
+	sp, err := newSpec("postgres", "postgres", "nobody")
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-		"-c", "max_connections=200", "-c", "logging_collector=off"}
+	defer removeUnless(&s, sp.dir)
+	data := filepath.Join(sp.dir, "data")
+	if err := prepare(&sp, filepath.Dir(initdb), data); err != nil {
+		return nil, err
+	}
+	sp.program, sp.halt = program, syscall.SIGQUIT
+	sp.args = []string{"-D", data, "-p", sp.port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+		"-c", "max_connections=200", "-c", "max_prepared_transactions=10", "-c", "logging_collector=off"}
 	for _, setting := range settings {
-		args = append(args, "-c", setting)
+		sp.args = append(sp.args, "-c", setting)
 	}
-	s, err = launch(spec{program: program, args: args, user: u, halt: syscall.SIGQUIT, answers: postgresAnswers}, dir, addr)
-	if err != nil {
-		return nil, err
-	}
-	s.DSN = "postgres://postgres@" + addr + "/postgres?sslmode=disable"
-	return s, nil
+	sp.setPostgres()
+	return launch(sp)
 }
 
-// postgresAnswers sends a startup message. A server that is still starting up
-// answers with an error.
-func postgresAnswers(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+// setPostgres sets what all servers have that speak the protocol of PostgreSQL. The check sends a startup message:
+// its length, the version of the protocol, and parameters. A server that is still starting up answers with an error.
+func (sp *spec) setPostgres() {
+	sp.answers = answers("\x00\x00\x00\x29\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00", 1, "R")
+	sp.dsn = "postgres://postgres@" + sp.addr + "/postgres?sslmode=disable"
+}
+
+// StartPgBouncer starts a connection pooler in front of a PostgreSQL server. The mode is
+// session, transaction or statement.
+func StartPgBouncer(server *Server, mode string) (s *Server, err error) {
+	program, err := find("install PgBouncer (Debian: apt-get install pgbouncer)", "/usr/sbin/pgbouncer", "pgbouncer")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	hello := binary.BigEndian.AppendUint32(nil, 0) // the length is set below
-	hello = binary.BigEndian.AppendUint32(hello, 3<<16)
-	hello = append(hello, "user\x00postgres\x00database\x00postgres\x00\x00"...)
-	binary.BigEndian.PutUint32(hello, uint32(len(hello)))
-	if _, err := conn.Write(hello); err != nil {
-		return err
+	sp, err := newSpec("pgbouncer", "postgres", "nobody")
+	if err != nil {
+		return nil, err
 	}
-	var kind [1]byte
-	if _, err := conn.Read(kind[:]); err != nil {
-		return err
+	defer removeUnless(&s, sp.dir)
+	config := filepath.Join(sp.dir, "pgbouncer.ini")
+	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=postgres\n[pgbouncer]\nlisten_addr = "+
+		"127.0.0.1\nlisten_port = %s\n"+
+		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nmax_client_conn = 500\ndefault_pool_size = "+
+		"20\nignore_startup_parameters = extra_float_digits\n",
+		server.spec.port, sp.port, mode)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return nil, err
 	}
-	if kind[0] != 'R' {
-		return fmt.Errorf("PostgreSQL answered with message %q", kind[0])
-	}
-	return nil
+	sp.program, sp.args = program, []string{config}
+	sp.setPostgres()
+	return launch(sp)
 }

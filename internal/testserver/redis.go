@@ -1,10 +1,8 @@
 package testserver
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -69,6 +67,7 @@ func RedisEnv(name, value string) RedisOption {
 // Redis starts a redis-server for one test.
 func Redis(t testing.TB, options ...RedisOption) *RedisServer {
 	t.Helper()
+	SkipIfShort(t)
 	s, err := StartRedis(options...)
 	if err != nil {
 		t.Fatal(err)
@@ -83,27 +82,24 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := folder(nil, "redis")
+	sp, err := newSpec("redis")
 	if err != nil {
-		return nil, fmt.Errorf("create a folder for Redis: %w", err)
-	}
-	addr, port, err := freeAddr()
-	if err != nil {
-		_ = os.RemoveAll(dir)
 		return nil, err
 	}
 	var settings redisSettings
 	for _, option := range options {
 		option(&settings)
 	}
-	data := filepath.Join(dir, "data")
-	args := append([]string{program, "--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
+	data := filepath.Join(sp.dir, "data")
+	args := append([]string{program, "--port", sp.port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--databases", "1"}, settings.config...)
-	// env execs the server, so the process id is the server's.
-	s := &RedisServer{Addr: addr, Dir: dir, data: data,
-		spec: spec{program: "env", args: append(settings.env, args...), halt: syscall.SIGTERM, answers: redisAnswers}}
+	// env execs the server, so the process id is the server's. A server that is still loading its data answers PING with
+	// an error.
+	sp.program, sp.args = "env", append(settings.env, args...)
+	sp.answers = answers("PING\r\n", 5, "+PONG")
+	s := &RedisServer{Addr: sp.addr, Dir: sp.dir, data: data, spec: sp}
 	if err := s.Start(); err != nil {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(sp.dir)
 		return nil, err
 	}
 	return s, nil
@@ -117,7 +113,7 @@ func (s *RedisServer) Start() error {
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return fmt.Errorf("start Redis: %w", err)
 	}
-	server, err := launch(s.spec, s.Dir, s.Addr)
+	server, err := launch(s.spec)
 	if err != nil {
 		return fmt.Errorf("start Redis: %w", err)
 	}
@@ -204,25 +200,4 @@ func (s *RedisServer) end(signal syscall.Signal) {
 		<-s.server.exited
 	}
 	s.server = nil
-}
-
-// redisAnswers sends PING. A server that is still loading its data returns an error.
-func redisAnswers(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if line != "+PONG\r\n" {
-		return fmt.Errorf("Redis answered %q", line)
-	}
-	return nil
 }

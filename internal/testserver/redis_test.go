@@ -29,13 +29,19 @@ func TestRedisKeepsDataOnlyWithAppendOnly(t *testing.T) {
 		end     func(*testserver.RedisServer)
 		size    string
 	}{
-		"memory, stopped":       {nil, (*testserver.RedisServer).Stop, ":0\r\n"},
-		"append only, stopped":  {[]testserver.RedisOption{testserver.RedisAppendOnly()}, (*testserver.RedisServer).Stop, ":1\r\n"},
-		"append only, killed":   {[]testserver.RedisOption{testserver.RedisAppendOnly()}, (*testserver.RedisServer).Kill, ":1\r\n"},
-		"append only, emptied":  {[]testserver.RedisOption{testserver.RedisAppendOnly()}, func(s *testserver.RedisServer) { _ = s.Wipe() }, ":0\r\n"},
-		"with an environment":   {[]testserver.RedisOption{testserver.RedisEnv("TZ", "UTC")}, (*testserver.RedisServer).Kill, ":0\r\n"},
-		"with a configuration":  {[]testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "noeviction")}, (*testserver.RedisServer).Kill, ":0\r\n"},
-		"with several settings": {[]testserver.RedisOption{testserver.RedisAppendOnly(), testserver.RedisConfig("maxclients", "50")}, (*testserver.RedisServer).Stop, ":1\r\n"},
+		"memory, stopped": {nil, (*testserver.RedisServer).Stop, ":0\r\n"},
+		"append only, stopped": {[]testserver.RedisOption{testserver.RedisAppendOnly()}, (*testserver.RedisServer).Stop,
+			":1\r\n"},
+		"append only, killed": {[]testserver.RedisOption{testserver.RedisAppendOnly()}, (*testserver.RedisServer).Kill,
+			":1\r\n"},
+		"append only, emptied": {[]testserver.RedisOption{testserver.RedisAppendOnly()},
+			func(s *testserver.RedisServer) { _ = s.Wipe() }, ":0\r\n"},
+		"with an environment": {[]testserver.RedisOption{testserver.RedisEnv("TZ", "UTC")}, (*testserver.RedisServer).Kill,
+			":0\r\n"},
+		"with a configuration": {[]testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "noeviction")},
+			(*testserver.RedisServer).Kill, ":0\r\n"},
+		"with several settings": {[]testserver.RedisOption{testserver.RedisAppendOnly(),
+			testserver.RedisConfig("maxclients", "50")}, (*testserver.RedisServer).Stop, ":1\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testserver.Redis(t, c.options...)

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,19 +31,38 @@ type Server struct {
 	// Dir is its data folder. Stop removes it.
 	Dir string
 
+	spec    spec
 	process *os.Process
 	exited  chan struct{}
 	log     *tail
-	halt    os.Signal
 }
 
-// spec describes how to run one kind of server.
+// spec describes how to run a server.
 type spec struct {
+	user            *user.User // nil: the user of the test
+	dir, addr, port string
+
 	program string
 	args    []string
-	user    *user.User // nil: the user of the test
-	halt    os.Signal  // requests a fast, clean shutdown
+	halt    os.Signal // requests a fast, clean shutdown
 	answers func(addr string) error
+	dsn     string
+}
+
+// newSpec returns a spec with a new folder and a free address. The server runs as the first of
+// the named users that exists, since servers refuse to run as root, or as the user of the test.
+func newSpec(name string, users ...string) (sp spec, err error) {
+	sp.halt = syscall.SIGTERM
+	if sp.addr, sp.port, err = freeAddr(); err == nil && len(users) > 0 {
+		sp.user, err = unprivileged(users...)
+	}
+	if err == nil {
+		sp.dir, err = folder(sp.user, name)
+	}
+	if err != nil {
+		return sp, fmt.Errorf("prepare %s: %w", name, err)
+	}
+	return sp, nil
 }
 
 // Pid returns the process id of the server, for tests that stop or kill it.
@@ -48,7 +70,7 @@ func (s *Server) Pid() int { return s.process.Pid }
 
 // Stop stops the server, waits until it has exited and removes its folder.
 func (s *Server) Stop() {
-	_ = s.process.Signal(s.halt)
+	_ = s.process.Signal(s.spec.halt)
 	select {
 	case <-s.exited:
 	case <-time.After(30 * time.Second):
@@ -58,11 +80,27 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.Dir)
 }
 
-// launch starts the program of sp and waits until it answers at addr.
-func launch(sp spec, dir, addr string) (*Server, error) {
-	s := &Server{Addr: addr, Dir: dir, exited: make(chan struct{}), log: &tail{}, halt: sp.halt}
+// Kill ends the server with SIGKILL. Its data stays.
+func (s *Server) Kill() {
+	_ = s.process.Kill()
+	<-s.exited
+}
+
+// Restart starts a killed server again, on its data.
+func (s *Server) Restart() error {
+	again, err := launch(s.spec)
+	if err != nil {
+		return err
+	}
+	s.process, s.exited, s.log = again.process, again.exited, again.log
+	return nil
+}
+
+// launch starts the program of sp and waits until it answers.
+func launch(sp spec) (*Server, error) {
+	s := &Server{Addr: sp.addr, DSN: sp.dsn, Dir: sp.dir, spec: sp, exited: make(chan struct{}), log: &tail{}}
 	cmd := exec.Command(sp.program, sp.args...)
-	cmd.Dir = dir
+	cmd.Dir = sp.dir
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	cmd.SysProcAttr = attributes(sp.user, true)
 	cmd.WaitDelay = time.Second
@@ -78,7 +116,7 @@ func launch(sp spec, dir, addr string) (*Server, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := sp.answers(addr)
+		err := sp.answers(sp.addr)
 		if err == nil {
 			return s, nil
 		}
@@ -89,16 +127,41 @@ func launch(sp spec, dir, addr string) (*Server, error) {
 		case <-limit:
 			_ = s.process.Kill()
 			<-s.exited
-			return nil, fmt.Errorf("%s did not answer at %s within %v: %w; its log:\n%s", sp.program, addr, startLimit, err, s.log)
+			return nil, fmt.Errorf("%s did not answer at %s within %v: %w; its log:\n%s", sp.program, sp.addr, startLimit,
+				err, s.log)
 		}
 	}
 }
 
-// setUp runs a program that initializes a server's folder.
-func setUp(u *user.User, dir, program string, args ...string) error {
+// answers returns a check that sends a request to a server and expects an answer of n bytes
+// that ends with want.
+func answers(request string, n int, want string) func(addr string) error {
+	return func(addr string) error {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		if _, err := io.WriteString(conn, request); err != nil {
+			return err
+		}
+		answer := make([]byte, n)
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			return err
+		}
+		if !strings.HasSuffix(string(answer), want) {
+			return fmt.Errorf("the server answered %q", answer)
+		}
+		return nil
+	}
+}
+
+// setUp runs a program that initializes the folder of a server.
+func (sp *spec) setUp(program string, args ...string) error {
 	cmd := exec.Command(program, args...)
-	cmd.Dir = dir
-	cmd.SysProcAttr = attributes(u, false)
+	cmd.Dir = sp.dir
+	cmd.SysProcAttr = attributes(sp.user, false)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w; its output:\n%s", program, err, output)
 	}
@@ -182,6 +245,7 @@ type Shared struct {
 // Get returns the running server.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
+	SkipIfShort(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil && s.err == nil {
@@ -201,17 +265,6 @@ func (s *Shared) Stop() {
 		s.server.Stop()
 		s.server, s.err = nil, errors.New("the shared server was stopped")
 	}
-}
-
-// forTest starts a server and stops it when the test ends.
-func forTest(t testing.TB, start func() (*Server, error)) *Server {
-	t.Helper()
-	s, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
 }
 
 // tail keeps the end of a server's log for error messages.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 )
 
 // Credentials of the S3 server that StartVersityGW starts.
@@ -19,41 +18,42 @@ const (
 // folder, and starts it. The first build takes minutes; later ones use the build
 // cache. Addr is its HTTP address.
 func StartVersityGW(folderOfModule string) (s *Server, err error) {
-	dir, err := folder(nil, "s3")
+	sp, err := newSpec("s3")
 	if err != nil {
-		return nil, fmt.Errorf("create a folder for the S3 server: %w", err)
+		return nil, err
 	}
-	defer removeUnless(&s, dir)
-	program := filepath.Join(dir, "versitygw")
-	build := exec.Command("go", "build", "-C", folderOfModule, "-o", program, "github.com/versity/versitygw/cmd/versitygw")
+	defer removeUnless(&s, sp.dir)
+	sp.program, sp.answers = filepath.Join(sp.dir, "versitygw"), serves("/health")
+	build := exec.Command("go", "build", "-C", folderOfModule, "-o", sp.program,
+		"github.com/versity/versitygw/cmd/versitygw")
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the S3 server: %w; its output:\n%s", err, output)
 	}
-	data := filepath.Join(dir, "data")
+	data := filepath.Join(sp.dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
-		return nil, err
-	}
-	addr, _, err := freeAddr()
-	if err != nil {
 		return nil, err
 	}
 	// It stores metadata in extended attributes, which the file system must
 	// support. Its alternative, separate files, can return old metadata with new
 	// data.
-	args := []string{"--access", S3User, "--secret", S3Password, "--port", addr, "--quiet", "--health", "/health",
+	sp.args = []string{"--access", S3User, "--secret", S3Password, "--port", sp.addr, "--quiet", "--health", "/health",
 		"posix", data}
-	return launch(spec{program: program, args: args, halt: syscall.SIGTERM, answers: healthy}, dir, addr)
+	return launch(sp)
 }
 
-// healthy requests the health page of a server.
-func healthy(addr string) error {
-	response, err := http.Get("http://" + addr + "/health")
-	if err != nil {
-		return err
+// serves returns a function that requests a page of an HTTP server.
+func serves(path string) func(addr string) error { return gets(http.DefaultClient, "http", path) }
+
+func gets(client *http.Client, scheme, path string) func(addr string) error {
+	return func(addr string) error {
+		response, err := client.Get(scheme + "://" + addr + path)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answered %s", path, response.Status)
+		}
+		return nil
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("health check answered %s", response.Status)
-	}
-	return nil
 }

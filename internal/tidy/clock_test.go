@@ -6,8 +6,9 @@ import (
 )
 
 var clockRule = rule{
-	name:    "clock",
-	why:     "Take an engine.Clock instead: tests pause, drift and suspend it. The exceptions are listed in internal/tidy/clock_test.go.",
+	name: "clock",
+	why: "Take an engine.Clock instead: tests pause, drift and suspend it. The exceptions are listed in " +
+		"internal/tidy/clock_test.go.",
 	check:   checkClock,
 	samples: clockSamples,
 }
@@ -48,10 +49,12 @@ var clockSamples = []sample{
 	{
 		name: "the clock file, tests and programs read the time",
 		files: map[string]string{
-			"lease/engine/clock.go":    lines(`package engine`, `import "time"`, `var now = time.Now`),
-			"lease/a_test.go":          lines(`package lease`, `import "time"`, `var now = time.Now()`),
-			"lease/a.go":               lines(`package lease`, `import "time"`, `var limit = 3 * time.Second`, `var after = time.After`),
-			"lease/b.go":               lines(`package lease`, `type clock struct{}`, `var time clock`, `func (clock) Now() {}`, `func f() { time.Now() }`),
+			"lease/engine/clock.go": lines(`package engine`, `import "time"`, `var now = time.Now`),
+			"lease/a_test.go":       lines(`package lease`, `import "time"`, `var now = time.Now()`),
+			"lease/a.go": lines(`package lease`, `import "time"`, `var limit = 3 * time.Second`,
+				`var after = time.After`),
+			"lease/b.go": lines(`package lease`, `type clock struct{}`, `var time clock`, `func (clock) Now() {}`,
+				`func f() { time.Now() }`),
 			"internal/testserver/a.go": lines(`package testserver`, `import "time"`, `var start = time.Now()`),
 			"examples/x/main.go":       lines(`package main`, `import "time"`, `func main() { println(time.Now().String()) }`),
 		},
@@ -59,7 +62,8 @@ var clockSamples = []sample{
 	{
 		name: "library code reads the time",
 		files: map[string]string{
-			"lease/a.go":               lines(`package lease`, `import "time"`, `func f() bool {`, `	return time.Now().IsZero()`, `}`),
+			"lease/a.go": lines(`package lease`, `import "time"`, `func f() bool {`, `	return time.Now().IsZero()`,
+				`}`),
 			"lease/leasetest/clock.go": lines(`package leasetest`, `import t "time"`, `var now = t.Now`),
 			"storagegate/sql/a.go":     lines(`package sql`, `import . "time"`, `var now = Now()`),
 			"raftstore/a.go":           lines(`package raftstore`, `import "time"`, `var a, b = time.Since, time.Until`),

@@ -22,7 +22,7 @@ var dependenciesRule = rule{
 // packages of this repository.
 var light = map[string][]string{
 	"fencing":     {},
-	"lease":       {"fencing", "lease/engine", "internal/clientcore"},
+	"lease":       {"fencing", "lease/engine", "internal/clientcore", "storagegate"},
 	"storagegate": {"fencing"},
 }
 
@@ -31,7 +31,8 @@ var production = []string{"cmd/leased"}
 
 // testCode are the packages of this repository that exist for tests. Test
 // libraries of others must not be linked either, and miniredis is one of them.
-var testCode = []string{"proptest/...", "lease/leasetest", "storagegate/gatetest", "internal/testserver", "internal/browser"}
+var testCode = []string{"proptest/...", "lease/leasetest", "storagegate/gatetest", "internal/testserver",
+	"internal/servicetest", "internal/browser"}
 
 // checkDependencies asks the go command which packages would be compiled. Unlike
 // the import matrix, this covers indirect dependencies.

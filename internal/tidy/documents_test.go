@@ -87,7 +87,8 @@ func (t *tree) declares(file, name string) bool {
 			continue
 		}
 		for _, decl := range f.syntax.Decls {
-			if d, ok := decl.(*ast.FuncDecl); ok && (d.Recv == nil && d.Name.Name == name || d.Recv != nil && receiver(d)+"."+d.Name.Name == name) {
+			if d, ok := decl.(*ast.FuncDecl); ok && (d.Recv == nil && d.Name.Name == name || d.Recv != nil &&
+				receiver(d)+"."+d.Name.Name == name) {
 				return true
 			}
 		}
@@ -162,8 +163,11 @@ var linksSamples = []sample{
 	{
 		name: "links that lead somewhere",
 		files: map[string]string{
-			"README.md":       lines("[a](docs/A.md#two-words-here), [b](docs/), [c](https://example.com/x), [d](#top)", "# Top", "```", "[x](nowhere)", "```"),
-			"docs/A.md":       lines("# Two words, here!", "[up](../README.md), `TestA`, `go test -run TestZ`, `lease/a.go`, `docs/A.md`, `a/b.txt`, `lease/a.go:f`, `lease/a.go:T.M`"),
+			"README.md": lines("[a](docs/A.md#two-words-here), [b](docs/), [c](https://example.com/x), [d](#top)", "# Top",
+				"```", "[x](nowhere)", "```"),
+			"docs/A.md": lines("# Two words, here!",
+				"[up](../README.md), `TestA`, `go test -run TestZ`, `lease/a.go`, `docs/A.md`, `a/b.txt`, `lease/a.go:f`, "+
+					"`lease/a.go:T.M`"),
 			"lease/a.go":      lines("package lease", "// See docs/A.md.", "type T int", "func (*T) M() {}", "func f() {}"),
 			"lease/a_test.go": lines("package lease", "func TestA(t *testing.T) {}"),
 		},

@@ -15,7 +15,7 @@ var examplesRule = rule{
 
 // withoutExamples are folders whose packages are programs or parts of the tests of this
 // repository, and not an API.
-var withoutExamples = []string{"cmd/...", "examples/...", "proptest/...", "bench/..."}
+var withoutExamples = []string{"cmd/...", "examples/...", "proptest/...", "bench/...", "sdk/..."}
 
 // checkExamples requires an Example in every package that other modules can import.
 func checkExamples(t *tree) ([]breach, error) {
@@ -25,7 +25,8 @@ func checkExamples(t *tree) ([]breach, error) {
 		switch {
 		case f.test && slices.ContainsFunc(f.syntax.Decls, isExample):
 			shown[f.folder] = true
-		case f.test || f.syntax.Name.Name == "main" || belowAny(f.folder, withoutExamples) || slices.Contains(strings.Split(f.folder, "/"), "internal"):
+		case f.test || f.syntax.Name.Name == "main" || belowAny(f.folder, withoutExamples) ||
+			slices.Contains(strings.Split(f.folder, "/"), "internal"):
 		case public[f.folder] == nil:
 			public[f.folder] = f
 		}

@@ -9,7 +9,8 @@ import (
 
 var machineRule = rule{
 	name: "machine",
-	why: "Replicas that apply the same log must be equal byte for byte, so the machine must be a pure function of the log. " +
+	why: "Replicas that apply the same log must be equal byte for byte, so the machine must be a pure function of the " +
+		"log. " +
 		"What it may use is listed in internal/tidy/machine_test.go.",
 	check:   checkMachine,
 	samples: machineSamples,
@@ -48,7 +49,8 @@ func checkMachine(t *tree) ([]breach, error) {
 		for pkg, names := range pureNames {
 			f.uses(pkg, func(pos token.Pos, name string) {
 				if !slices.Contains(names, name) {
-					breaches = append(breaches, f.breach(pos, "the machine may not use %s.%s; from that package it may use only %s", pkg, name,
+					breaches = append(breaches, f.breach(pos, "the machine may not use %s.%s; from that package it may use only %s",
+						pkg, name,
 						strings.Join(names, ", ")))
 				}
 			})
@@ -57,7 +59,8 @@ func checkMachine(t *tree) ([]breach, error) {
 		for _, group := range f.syntax.Comments {
 			for _, c := range group.List {
 				if strings.HasPrefix(c.Text, "//go:build ") || strings.HasPrefix(c.Text, "//go:linkname ") {
-					breaches = append(breaches, f.breach(c.Pos(), "the machine must be the same on every platform; remove %s", strings.Fields(c.Text)[0]))
+					breaches = append(breaches, f.breach(c.Pos(), "the machine must be the same on every platform; remove %s",
+						strings.Fields(c.Text)[0]))
 				}
 			}
 		}
@@ -110,7 +113,8 @@ var machineSamples = []sample{
 	{
 		name: "a clock, randomness, I/O",
 		files: map[string]string{
-			"raftstore/machine/a.go": lines(`package machine`, `import (`, `	"crypto/rand"`, `	"fmt"`, `	"hash/maphash"`, `	"math/rand/v2"`, `	"net/http"`,
+			"raftstore/machine/a.go": lines(`package machine`, `import (`, `	"crypto/rand"`, `	"fmt"`, `	"hash/maphash"`,
+				`	"math/rand/v2"`, `	"net/http"`,
 				`	"os"`, `	"reflect"`, `	"sync"`, `	"sync/atomic"`, `	"time"`, `)`,
 				`func f() { fmt.Println("x") }`, `var t time.Time`, `var after = time.AfterFunc`, `func g() { println("x") }`),
 			"raftstore/machine/b.go": lines(`//go:build linux`, ``, `package machine`),

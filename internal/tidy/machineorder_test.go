@@ -15,7 +15,8 @@ import (
 
 var machineOrderRule = rule{
 	name: "machine-order",
-	why: "The iteration order of a map differs between replicas. Iterate with the sorting helpers at the end of " + orderFile +
+	why: "The iteration order of a map differs between replicas. Iterate with the sorting helpers at the end of " +
+		orderFile +
 		". They are listed in internal/tidy/machineorder_test.go.",
 	check:   checkMachineOrder,
 	samples: machineOrderSamples,
@@ -35,7 +36,8 @@ var (
 	ordered = []string{"All", "Keys", "Values", "DeleteFunc", "EqualFunc"}
 	// pureEngine are the functions of package lease/engine that neither read a
 	// clock nor draw a random number. Methods are not checked.
-	pureEngine = []string{"CheckFormat", "NewPolicies", "ParseMode", "ParseSessionID", "ValidateHolder"}
+	pureEngine = []string{"CheckFormat", "NewPolicies", "ParseMode", "ParseSessionID", "ValidateHolder", "ValidateTTL",
+		"ValidateMetadata"}
 )
 
 // checkMachineOrder type-checks the machine, to distinguish maps from slices.

@@ -4,10 +4,12 @@ package tidy
 var sampleHelpers = lines(`package machine`, `import ("cmp"; "maps"; "slices")`,
 	`type session struct{ requests map[string]int }`,
 	`func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }`,
-	`func requestsOf(s *session) []int {`, `	var all []int`, `	for _, r := range s.requests { all = append(all, r) }`, `	slices.Sort(all)`, `	return all`, `}`)
+	`func requestsOf(s *session) []int {`, `	var all []int`, `	for _, r := range s.requests { all = append(all, r) }`,
+	`	slices.Sort(all)`, `	return all`, `}`)
 
 var sampleEngine = lines(`package engine`, `import "time"`,
-	`type Clock interface{ Now() time.Time }`, `func SystemClock() Clock { return nil }`, `func NewNonce() string { return "" }`,
+	`type Clock interface{ Now() time.Time }`, `func SystemClock() Clock { return nil }`,
+	`func NewNonce() string { return "" }`,
 	`type Policies []string`, `func (Policies) For() string { return "" }`, `func NewPolicies() Policies { return nil }`)
 
 var machineOrderSamples = []sample{
@@ -18,7 +20,8 @@ var machineOrderSamples = []sample{
 			"raftstore/machine/machine.go": sampleHelpers,
 			"raftstore/machine/a.go": lines(`package machine`, `import ("maps"; "example.com/leased/lease/engine")`,
 				`func f(m map[string]int, list []string) {`,
-				`	for _, k := range sortedKeys(m) { _ = m[k] }`, `	for range list {}`, `	for range 3 {}`, `	for range engine.NewPolicies().For() {}`,
+				`	for _, k := range sortedKeys(m) { _ = m[k] }`, `	for range list {}`, `	for range 3 {}`,
+				`	for range engine.NewPolicies().For() {}`,
 				`	clear(maps.Clone(m))`, `}`),
 			"raftstore/machine/a_test.go": lines(`package machine`, `func g(m map[int]int) { for range m {} }`),
 			"raftstore/a.go":              lines(`package raftstore`, `func g(m map[int]int) { for range m {} }`),
@@ -28,8 +31,10 @@ var machineOrderSamples = []sample{
 		name: "the order of a map is visible",
 		files: map[string]string{
 			"raftstore/machine/machine.go": sampleHelpers,
-			"raftstore/machine/a.go": lines(`package machine`, `import m "maps"`, `type table map[int]int`, `func f(a table, b map[string]bool) {`,
-				`	for range a {}`, `	for k := range b { _ = k }`, `	for range m.Keys(a) {}`, `	walk := m.Values[table]`, `	_ = walk`,
+			"raftstore/machine/a.go": lines(`package machine`, `import m "maps"`, `type table map[int]int`,
+				`func f(a table, b map[string]bool) {`,
+				`	for range a {}`, `	for k := range b { _ = k }`, `	for range m.Keys(a) {}`, `	walk := m.Values[table]`,
+				`	_ = walk`,
 				`	m.DeleteFunc(b, func(string, bool) bool { return true })`, `	for range m.All(b) {}`, `}`,
 				`func g[M ~map[int]int](x M) { for range x {} }`,
 				`var h = func(s *session) { for range s.requests {} }`),

@@ -19,7 +19,8 @@ func checkNotice(t *tree) ([]breach, error) {
 	if !t.has("cmd/leased") {
 		return nil, nil
 	}
-	out, err := t.goList("cmd/leased", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}")
+	out, err := t.goList("cmd/leased", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}")
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +52,26 @@ var noticeSamples = []sample{
 	{
 		name: "all linked modules",
 		files: map[string]string{
-			"go.mod":             lines("module example.com/leased", "go 1.25", "require example.net/grpc v1.2.3", "replace example.net/grpc => ./other"),
+			"go.mod": lines("module example.com/leased", "go 1.25", "require example.net/grpc v1.2.3",
+				"replace example.net/grpc => ./other"),
 			"other/go.mod":       lines("module example.net/grpc", "go 1.25"),
 			"other/grpc.go":      lines("package grpc"),
 			"cmd/leased/main.go": lines("package main", `import _ "example.net/grpc"`, "func main() {}"),
-			"NOTICE":             lines("leased", "Modules, each with a licence:", "example.net/grpc v1.2.3, MIT, Copyright (c) 2020 A. Author"),
+			"NOTICE": lines("leased", "Modules, each with a licence:",
+				"example.net/grpc v1.2.3, MIT, Copyright (c) 2020 A. Author"),
 		},
 	},
 	{
 		name: "an old version",
 		files: map[string]string{
-			"go.mod":             lines("module example.com/leased", "go 1.25", "require example.net/grpc v1.2.3", "replace example.net/grpc => ./other"),
+			"go.mod": lines("module example.com/leased", "go 1.25", "require example.net/grpc v1.2.3",
+				"replace example.net/grpc => ./other"),
 			"other/go.mod":       lines("module example.net/grpc", "go 1.25"),
 			"other/grpc.go":      lines("package grpc"),
 			"cmd/leased/main.go": lines("package main", `import _ "example.net/grpc"`, "func main() {}"),
 			"NOTICE":             lines("leased", "example.net/grpc v1.2.2, MIT"),
 		},
-		want: []string{"NOTICE:1 does not list example.net/grpc v1.2.3", "NOTICE:2 lists example.net/grpc v1.2.2, which is not linked"},
+		want: []string{"NOTICE:1 does not list example.net/grpc v1.2.3",
+			"NOTICE:2 lists example.net/grpc v1.2.2, which is not linked"},
 	},
 }

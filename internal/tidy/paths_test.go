@@ -8,8 +8,9 @@ import (
 )
 
 var pathsRule = rule{
-	name:    "machine-paths",
-	why:     "Other machines have neither these folders nor these hosts. Use relative paths, and the hosts that the environment configures.",
+	name: "machine-paths",
+	why: "Other machines have neither these folders nor these hosts. Use relative paths, and the hosts that the " +
+		"environment configures.",
 	check:   checkPaths,
 	samples: pathsSamples,
 }
@@ -24,13 +25,15 @@ var registries = []string{
 	"registry" + dot + "npmjs.org", "registry" + dot + "yarnpkg.com",
 	"pypi" + dot + "org", "pythonhosted" + dot + "org",
 	"crates" + dot + "io", "rubygems" + dot + "org", "repo" + dot + "maven.apache.org", "repo1" + dot + "maven.org",
-	"deb" + dot + "debian.org", "security" + dot + "debian.org", "archive" + dot + "ubuntu.com", "security" + dot + "ubuntu.com",
+	"deb" + dot + "debian.org", "security" + dot + "debian.org", "archive" + dot + "ubuntu.com",
+	"security" + dot + "ubuntu.com",
 	"dl-cdn" + dot + "alpinelinux.org",
 	"registry-1" + dot + "docker.io", "index" + dot + "docker.io", "jfrog" + dot + "io",
 }
 
 var (
-	registry = regexp.MustCompile(`(?i)(^|[^a-z0-9-])(` + strings.ReplaceAll(strings.Join(registries, "|"), ".", `\.`) + `)\b`)
+	registry = regexp.MustCompile(`(?i)(^|[^a-z0-9-])(` + strings.ReplaceAll(strings.Join(registries, "|"), ".", `\.`) +
+		`)\b`)
 	// personal is an absolute path of one machine, not part of a longer path or of
 	// an address.
 	personal = regexp.MustCompile(`(^|[^A-Za-z0-9_.}~/-]|file://)(/(work|root|home/[a-z][a-z0-9_-]*|Users/[A-Za-z][A-Za-z0-9._-]*)/[A-Za-z0-9_.-]*)`)

@@ -31,7 +31,7 @@ var (
 )
 
 // groups are folders that stand for all packages below them in the list.
-var groups = []string{"storagegate", "cmd/leased", "proptest", "bench", "examples"}
+var groups = []string{"storagegate", "cmd/leased", "proptest", "bench", "examples", "integrations"}
 
 // checkReadme checks that the program of the README is examples/client, to the
 // byte, that the list of packages is complete and has no others, and that the
@@ -52,7 +52,8 @@ func checkReadme(t *tree) ([]breach, error) {
 	}
 	rows := len(tableRow.FindAll(section[1], -1)) - 2 // without the head and the line below it
 	if rows < 1 || rows > maxGlossary {
-		breaches = append(breaches, breach{glossaryFile, 1, fmt.Sprintf("the glossary has %d rows, must have 1 to %d", rows, maxGlossary)})
+		breaches = append(breaches, breach{glossaryFile, 1, fmt.Sprintf("the glossary has %d rows, must have 1 to %d", rows,
+			maxGlossary)})
 	}
 	return breaches, nil
 }
@@ -92,7 +93,8 @@ var readmeSamples = []sample{
 		files: map[string]string{
 			"README.md":               lines("# x", "```go", "package main", "```", "```go", "package other", "```"),
 			"examples/client/main.go": lines("package main"),
-			"docs/ARCHITECTURE.md": lines("## Packages", "", "    examples  programs", "    lease/a   a package", "", "## Glossary", "| word | meaning |", "|---|---|") +
+			"docs/ARCHITECTURE.md": lines("## Packages", "", "    examples  programs", "    lease/a   a package", "",
+				"## Glossary", "| word | meaning |", "|---|---|") +
 				strings.Repeat("| a | b |\n", maxGlossary) + lines("## Rest", "| a | b |"),
 			"lease/a/a.go": lines("package a"),
 		},
@@ -102,7 +104,8 @@ var readmeSamples = []sample{
 		files: map[string]string{
 			"README.md":               lines("# x", "```go", "package main ", "```"),
 			"examples/client/main.go": lines("package main"),
-			"docs/ARCHITECTURE.md": lines("## Packages", "    examples  programs", "    lease/b   gone", "", "## Glossary", "| word | meaning |", "|---|---|") +
+			"docs/ARCHITECTURE.md": lines("## Packages", "    examples  programs", "    lease/b   gone", "", "## Glossary",
+				"| word | meaning |", "|---|---|") +
 				strings.Repeat("| a | b |\n", maxGlossary+1),
 			"lease/a/a.go": lines("package a"),
 		},

@@ -10,7 +10,8 @@ import (
 
 var retiredRule = rule{
 	name: "retired-words",
-	why: "Earlier versions used these words for ideas that have a common name. Write what docs/ARCHITECTURE.md's glossary says. " +
+	why: "Earlier versions used these words for ideas that have a common name. Write what docs/ARCHITECTURE.md's " +
+		"glossary says. " +
 		"The list is in internal/tidy/retired_test.go.",
 	check:   checkRetired,
 	samples: retiredSamples,
@@ -182,17 +183,19 @@ var retiredSamples = []sample{
 	{
 		name: "other words",
 		files: map[string]string{
-			"lease/release.go": lines("package lease", "// Release is courtly. By its", "// nature, word order is free.", "func releaseAll() {}"),
-			"docs/A.md":        lines("A session by its. Word."),
-			"LICENSE":          lines("No farewell."),
-			"a.png":            "\x00 farewell",
+			"lease/release.go": lines("package lease", "// Release is courtly. By its", "// nature, word order is free.",
+				"func releaseAll() {}"),
+			"docs/A.md": lines("A session by its. Word."),
+			"LICENSE":   lines("No farewell."),
+			"a.png":     "\x00 farewell",
 		},
 	},
 	{
 		name: "retired words",
 		files: map[string]string{
-			"lease/farewell.go": lines("package lease", "", "// A node is taken by its", "// word.", "func sayFarewell() { sighting_of(batonS) }"),
-			"docs/A.md":         lines("Two Sightings.", "The SIGHTING."),
+			"lease/farewell.go": lines("package lease", "", "// A node is taken by its", "// word.",
+				"func sayFarewell() { sighting_of(batonS) }"),
+			"docs/A.md": lines("Two Sightings.", "The SIGHTING."),
 		},
 		want: []string{
 			`docs/A.md:1 the retired word "sighting"; write "lock record"`,

@@ -3,8 +3,9 @@ package tidy
 import "go/token"
 
 var waitsRule = rule{
-	name:    "waits",
-	why:     "A sleep in real time is too short on a busy machine and too long on others. Wait for a condition, or use testing/synctest.",
+	name: "waits",
+	why: "A sleep in real time is too short on a busy machine and too long on others. Wait for a condition, or " +
+		"use testing/synctest.",
 	check:   checkWaits,
 	samples: waitsSamples,
 }
@@ -42,9 +43,10 @@ var waitsSamples = []sample{
 	{
 		name: "in real time",
 		files: map[string]string{
-			"lease/a_test.go":          lines(`package lease`, `import "time"`, ``, `func f() {`, `	time.Sleep(1)`, `}`),
-			"lease/leasetest/suite.go": lines(`package leasetest`, `import ("testing"; "time")`, `func Run(*testing.T) { time.Sleep(1) }`),
-			"lease/c_test.go":          lines(`package lease`, `import "time"`, `var pause = time.Sleep`),
+			"lease/a_test.go": lines(`package lease`, `import "time"`, ``, `func f() {`, `	time.Sleep(1)`, `}`),
+			"lease/leasetest/suite.go": lines(`package leasetest`, `import ("testing"; "time")`,
+				`func Run(*testing.T) { time.Sleep(1) }`),
+			"lease/c_test.go": lines(`package lease`, `import "time"`, `var pause = time.Sleep`),
 		},
 		want: []string{
 			"lease/a_test.go:5 time.Sleep in a test",

@@ -58,6 +58,12 @@ type Session interface {
 	// these.
 	Renew(ctx context.Context, held ...Held) (extended []Nonce, err error)
 
+	// Update renews one grant for held.TTL, which may differ from that of the session, and
+	// replaces its metadata by held.Metadata unless that is empty. It never takes back time that
+	// an earlier call gave, so a late copy does no harm. An engine with sessions also keeps the
+	// other grants of the session for that time, and needs only the Nonce of held.
+	Update(ctx context.Context, held Held) error
+
 	// Release ends an attempt: it leaves the queue, or its grant is released. When
 	// Release returns nil, the attempt has ended for good, even if a late copy of its
 	// Acquire arrives. Releasing twice is a no-op. An engine with sessions needs only the
@@ -88,6 +94,10 @@ type SessionConfig struct {
 	// without a Release, for example because an operator broke it. The error matches
 	// ErrLost. Lost may be called from any goroutine and must not block.
 	Lost func(nonce Nonce, err error)
+	// Disconnected, if not nil, is called when the connection to the service drops: the
+	// Backend cannot hear of losses until the next Renew. It may be called from any
+	// goroutine and must not block.
+	Disconnected func()
 }
 
 // Grant is the answer of a Backend to a Request that it grants.
@@ -121,10 +131,13 @@ type Status struct {
 	Waiters []Party
 	// Delayed: the last holder was lost, and the lock delay has not passed.
 	Delayed bool
+	// Permits is the number of permits while permits are held or waited for, else 0. Backends
+	// other than Raft leave it 0.
+	Permits int
 }
 
 // Party is a holder or a waiter of a lock. A service with users leaves out the Session,
-// Nonce and Token of a party unless the caller is its owner or may break the lock.
+// Nonce, Token and Client of a party unless the caller is its owner or may break the lock.
 type Party struct {
 	// Holder is the name that the client gave. User is the name that the service
 	// authenticated, empty if it has no users.
@@ -142,4 +155,9 @@ type Party struct {
 	// Since is when the lease was granted, or the waiter was queued, by the clock of
 	// the backend. It is for people to read: zero if the backend does not know it.
 	Since time.Time
+	// Renewed is the time since the last renewal, or since the grant if there was none; 0 if
+	// the backend does not know it. Client is the address and the program that used the session
+	// last, as far as the service knows it.
+	Renewed time.Duration
+	Client  string
 }

@@ -11,7 +11,8 @@ import (
 // Go compares times with a monotonic reading by that reading alone, so setting the
 // machine's clock does not change a difference.
 func TestClocksCannotBeSet(t *testing.T) {
-	for name, clock := range map[string]engine.Clock{"system": engine.SystemClock(), "monotonic": engine.MonotonicClock()} {
+	for name, clock := range map[string]engine.Clock{"system": engine.SystemClock(),
+		"monotonic": engine.MonotonicClock()} {
 		require.Contains(t, clock.Now().Time().String(), " m=", name)
 		require.Contains(t, clock.Now().Add(1).Time().String(), " m=", name)
 	}

@@ -66,6 +66,21 @@ func (versionError) Error() string {
 // Is makes errors.Is match ErrUnavailable.
 func (versionError) Is(target error) bool { return target == ErrUnavailable }
 
+// ErrNoState: fewer than a quorum of the Redis nodes can report which tokens were granted, so no
+// token would be safe. It matches ErrUnavailable, but only an operator can change it: trying again
+// does not help.
+var ErrNoState error = noStateError{}
+
+type noStateError struct{}
+
+// Error returns the text.
+func (noStateError) Error() string {
+	return "fewer than a quorum of the Redis nodes can report which tokens were granted"
+}
+
+// Is makes errors.Is match ErrUnavailable.
+func (noStateError) Is(target error) bool { return target == ErrUnavailable }
+
 // Refused reports whether err means that an attempt was not granted and never will
 // be, so that it need not be released. ErrUnavailable, ErrForbidden and ErrLimit are
 // not refusals: they describe one call, and an earlier call of the same attempt may
@@ -88,6 +103,20 @@ func (e lossError) Error() string { return string(e) }
 // Is makes errors.Is match ErrLost.
 func (e lossError) Is(target error) bool { return target == ErrLost }
 
+// HeldError reports who holds a lock. It matches ErrHeld.
+type HeldError struct {
+	Err      error // matches ErrHeld, and has the text
+	Resource fencing.Resource
+	By       Party // a holder, as far as the caller may see it
+	Position int   // the place in the queue that the next waiter gets, from 1; 0 if it is unknown
+}
+
+// Error returns the text.
+func (e *HeldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *HeldError) Unwrap() error { return e.Err }
+
 // ModeError reports that a lock has another mode than the caller expects. It matches
 // ErrModeMismatch.
 type ModeError struct {
@@ -98,7 +127,8 @@ type ModeError struct {
 
 // Error names both modes and what to do.
 func (e *ModeError) Error() string {
-	return fmt.Sprintf("lock %q has mode %s, the caller expects %s; the mode belongs to the lock: change the caller, or the lock's policy for all",
+	return fmt.Sprintf("lock %q has mode %s, the caller expects %s; the mode belongs to the lock: change the caller, "+
+		"or the lock's policy for all",
 		string(e.Resource), e.Have, e.Want)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 // countedBackend counts the grants of another backend.
@@ -77,7 +77,8 @@ func ExamplePolicies() {
 
 // Route decides which mode serves a request.
 func ExampleTopology_Route() {
-	policies, err := engine.NewPolicies(engine.Policy{Prefix: "report/", Mode: engine.Correctness, Next: engine.Efficiency})
+	policies, err := engine.NewPolicies(engine.Policy{Prefix: "report/", Mode: engine.Correctness,
+		Next: engine.Efficiency})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,8 @@ type FormatError struct {
 
 // Error says what to do.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("the %s has format version %d, and this build reads versions up to %d; upgrade to a build that reads version %d "+
+	return fmt.Sprintf("the %s has format version %d, and this build reads versions up to %d; upgrade to a build that "+
+		"reads version %d "+
 		"(`leased version` lists what a build reads)", e.Format, e.Found, e.Newest, e.Found)
 }
 

@@ -12,7 +12,8 @@ import (
 // FuzzIdentifiers checks that session ids and modes have one text form, apart from the
 // case of the hexadecimal digits.
 func FuzzIdentifiers(f *testing.F) {
-	for _, s := range []string{"", "efficiency", "correctness", "any", strings.Repeat("0", 32), strings.Repeat("F", 32), strings.Repeat("0", 31), "0x"} {
+	for _, s := range []string{"", "efficiency", "correctness", "any", strings.Repeat("0", 32), strings.Repeat("F", 32),
+		strings.Repeat("0", 31), "0x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -69,9 +69,18 @@ func (p Policy) Validate() error {
 	case f.Drift < 0 || f.Drift >= f.TTL:
 		return broken("drift", f.Drift, "ttl", f.TTL, "must be at least 0 and less than")
 	case f.Renew <= 0 || f.Renew >= f.TTL-f.Drift:
-		return broken("renew", f.Renew, "ttl", f.TTL, fmt.Sprintf("must be above 0 and, with drift (%v) added, less than", f.Drift))
+		return broken("renew", f.Renew, "ttl", f.TTL, fmt.Sprintf("must be above 0 and, with drift (%v) added, less than",
+			f.Drift))
 	case f.LockDelay < 0 || f.LockDelay > MaxTTL:
 		return broken("lock-delay", f.LockDelay, "", "", fmt.Sprintf("must be from 0 to %v", MaxTTL))
+	}
+	return nil
+}
+
+// ValidateTTL validates the TTL of a session or lease.
+func ValidateTTL(ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return fmt.Errorf("%w: ttl (%v) must be from %v to %v", ErrInvalid, ttl, MinTTL, MaxTTL)
 	}
 	return nil
 }

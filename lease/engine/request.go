@@ -109,7 +109,7 @@ func (r *Request) Validate() error {
 	if err := ValidateHolder(r.Holder); err != nil {
 		return err
 	}
-	return validateMetadata(r.Metadata)
+	return ValidateMetadata(r.Metadata)
 }
 
 // ValidateHolder validates the name of a holder.
@@ -141,7 +141,8 @@ func validateResources(resources []fencing.Resource, kind Kind) error {
 		return nil
 	}
 	if len(resources) != 1 {
-		return fmt.Errorf("%w: permits are for one resource, not a set of %d; take them one after the other", ErrInvalid, len(resources))
+		return fmt.Errorf("%w: permits are for one resource, not a set of %d; take them one after the other", ErrInvalid,
+			len(resources))
 	}
 	if longest := resources[0].Slot(MaxPermits); longest.Validate() != nil {
 		return fmt.Errorf("%w: the name %q leaves no room for the number of a slot, at most %d bytes in all",
@@ -150,7 +151,8 @@ func validateResources(resources []fencing.Resource, kind Kind) error {
 	return nil
 }
 
-func validateMetadata(metadata map[string]string) error {
+// ValidateMetadata validates the metadata of a lease.
+func ValidateMetadata(metadata map[string]string) error {
 	if len(metadata) > MaxMetadata {
 		return fmt.Errorf("%w: %d entries of metadata, at most %d are allowed", ErrInvalid, len(metadata), MaxMetadata)
 	}

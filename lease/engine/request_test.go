@@ -11,7 +11,8 @@ import (
 )
 
 func TestRequestValidate(t *testing.T) {
-	good := engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Holder: "me", Metadata: map[string]string{"k": "v"}}
+	good := engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Holder: "me",
+		Metadata: map[string]string{"k": "v"}}
 	require.NoError(t, good.Validate())
 	many := map[string]string{}
 	for i := range engine.MaxMetadata + 1 {
@@ -43,8 +44,12 @@ func TestRequestValidate(t *testing.T) {
 		{"unprintable holder", func(r *engine.Request) { r.Holder = "a\n" }, "printable"},
 		{"too much metadata", func(r *engine.Request) { r.Metadata = many }, "33 entries"},
 		{"empty key", func(r *engine.Request) { r.Metadata = map[string]string{"": "v"} }, "metadata key"},
-		{"long key", func(r *engine.Request) { r.Metadata = map[string]string{strings.Repeat("k", 129): "v"} }, "metadata key"},
-		{"large metadata", func(r *engine.Request) { r.Metadata = map[string]string{"k": strings.Repeat("v", 4096)} }, "4097 bytes"},
+		{"long key", func(r *engine.Request) {
+			r.Metadata = map[string]string{strings.Repeat("k", 129): "v"}
+		}, "metadata key"},
+		{"large metadata", func(r *engine.Request) {
+			r.Metadata = map[string]string{"k": strings.Repeat("v", 4096)}
+		}, "4097 bytes"},
 		{"metadata that is no text", func(r *engine.Request) { r.Metadata = map[string]string{"k": "\xff"} }, "UTF-8"},
 	}
 	for _, tt := range tests {

@@ -16,7 +16,7 @@ type Signer interface {
 	Sign(ctx context.Context, resource fencing.Resource, token fencing.Token) (SignedToken, error)
 }
 
-// SignedToken is a token with a signature that fencing.Verifier checks.
+// SignedToken is a token with a signature that signature.Verifier checks.
 type SignedToken struct {
 	Text string
 	// TTL is the time for which gates accept the signature, from when it was made.

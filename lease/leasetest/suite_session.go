@@ -26,7 +26,8 @@ type session struct {
 // session opens a session.
 func (f *fixture) session(b engine.Backend) *session {
 	f.Helper()
-	s := &session{f: f, config: engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Mode: f.Mode, Clock: f.Clock}, held: map[engine.Nonce]engine.Held{}}
+	s := &session{f: f, held: map[engine.Nonce]engine.Held{},
+		config: engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Mode: f.Mode, Clock: f.Clock}}
 	require.NoError(f, f.retry(func() (err error) { s.engine, err = b.Open(f.ctx, s.config); return err }))
 	f.Cleanup(func() { _ = s.engine.Close(context.Background(), s.named()...) })
 	return s
@@ -44,8 +45,8 @@ func (s *session) acquire(request engine.Request) (grant engine.Grant, err error
 		return err
 	})
 	if grant.Name != "" {
-		s.held[request.Nonce] = engine.Held{Name: grant.Name, Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
-			Token: grant.Token, TTL: s.config.TTL, Holder: request.Holder, User: grant.User}
+		s.held[request.Nonce] = engine.Held{Name: grant.Name, Session: s.config.ID, Nonce: request.Nonce,
+			Resources: request.Resources, Token: grant.Token, TTL: s.config.TTL, Holder: request.Holder, User: grant.User}
 	}
 	return grant, err
 }

@@ -5,10 +5,14 @@
 // It does not know leases. A history may be linearizable although two clients
 // held the lock at the same time; it shows that such an overlap does no harm.
 //
+// It also draws histories, with the page on which porcupine shows why one is not linearizable.
+//
 // It complements package property with a checker that shares no code with this
 // project (github.com/anishathalye/porcupine) and uses only what clients observed.
 // An operation with unknown outcome stays open until the end: it may take effect at
 // any later moment, or never.
+//
+// Files, in reading order: linear.go, the check; draw.go, the drawing.
 package linear
 
 import (
@@ -21,16 +25,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/leased-project/leased/fencing"
-)
-
-// Kind is the kind of an operation.
-type Kind uint8
-
-// The kinds of an Op.
-const (
-	Enter Kind = iota // raise the mark to Token
-	Write             // set the value to Value, under Token
-	Read              // return Value
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // Outcome is the result that the client received.
@@ -48,11 +43,60 @@ const (
 type Op struct {
 	Client       int
 	Resource     fencing.Resource
-	Kind         Kind
+	Access       property.Access
 	Token        fencing.Token
 	Value        uint64
 	Outcome      Outcome
 	Call, Return time.Duration
+}
+
+// Operations returns the operations of clients in a history of events, in the order in which they began. The outcome
+// of one without an answer is unknown.
+func Operations(events []property.Event) (ops []Op) {
+	index, clients := map[uint64]int{}, map[string]int{}
+	for _, e := range events {
+		switch e.Kind {
+		case property.Sent:
+			if _, known := clients[e.Who]; !known {
+				clients[e.Who] = len(clients)
+			}
+			index[e.Op] = len(ops)
+			ops = append(ops, Op{Client: clients[e.Who], Resource: e.Resource, Access: e.Access, Token: e.Token,
+				Value: e.Version, Call: e.At})
+		case property.Acknowledged, property.Rejected:
+			op := &ops[index[e.Op]]
+			op.Return, op.Outcome = e.At, Done
+			if e.Kind == property.Rejected {
+				op.Outcome = Stale
+			}
+			if op.Access == property.Read {
+				op.Value = e.Version
+			}
+		}
+	}
+	return ops
+}
+
+// First returns the first n operations on each resource, which must be in the order of their calls. The outcome of
+// those in progress when the next one begins is unknown.
+func First(ops []Op, n int) (first []Op) {
+	count, end := map[fencing.Resource]int{}, map[fencing.Resource]time.Duration{}
+	for _, op := range ops {
+		if count[op.Resource]++; count[op.Resource] == n+1 {
+			end[op.Resource] = op.Call
+		}
+	}
+	for _, op := range ops {
+		until, cut := end[op.Resource]
+		if cut && op.Call >= until {
+			continue
+		}
+		if cut && op.Return > until {
+			op.Outcome = Unknown
+		}
+		first = append(first, op)
+	}
+	return first
 }
 
 // state is a guarded register.
@@ -65,21 +109,23 @@ type state struct {
 var ErrNotLinearizable = errors.New("the history is not linearizable")
 
 // ErrTimeout says that the check ended without a result.
-var ErrTimeout = errors.New("linearizability is undecided: the check timed out; check fewer operations per resource, or allow more time")
+var ErrTimeout = errors.New("linearizability is undecided: the check timed out; check fewer operations per " +
+	"resource, or allow more time")
 
 // Check checks a history. On ErrNotLinearizable it writes an HTML page with the
 // longest explained parts to picture, unless that is nil.
 func Check(history []Op, timeout time.Duration, picture io.Writer) error {
 	operations := make([]porcupine.Operation, 0, len(history))
 	for _, op := range history {
-		if op.Outcome == Unknown && op.Kind == Read {
+		if op.Outcome == Unknown && op.Access == property.Read {
 			continue // it shows nothing
 		}
 		end := int64(op.Return)
 		if op.Outcome == Unknown {
 			end = math.MaxInt64
 		}
-		operations = append(operations, porcupine.Operation{ClientId: op.Client, Input: op, Call: int64(op.Call), Return: end})
+		operations = append(operations, porcupine.Operation{ClientId: op.Client, Input: op, Call: int64(op.Call),
+			Return: end})
 	}
 	result, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
 	switch result {
@@ -115,7 +161,7 @@ var model = porcupine.Model{
 	Init: func() any { return state{} },
 	Step: func(before, input, _ any) (bool, any) {
 		s, op := before.(state), input.(Op)
-		if op.Kind == Read {
+		if op.Access == property.Read {
 			return op.Value == s.value, s
 		}
 		passes := op.Token >= s.mark
@@ -126,16 +172,15 @@ var model = porcupine.Model{
 			return true, s
 		}
 		s.mark = op.Token
-		if op.Kind == Write {
+		if op.Access == property.Write {
 			s.value = op.Value
 		}
 		return true, s
 	},
 	DescribeOperation: func(input, _ any) string {
 		op := input.(Op)
-		name := [...]string{"enter", "write", "read"}[op.Kind]
 		outcome := [...]string{"?", "ok", "stale"}[op.Outcome]
-		return fmt.Sprintf("%s(token %d, %d) %s", name, op.Token, op.Value, outcome)
+		return fmt.Sprintf("%s(token %d, %d) %s", op.Access, op.Token, op.Value, outcome)
 	},
 	DescribeState: func(s any) string { return fmt.Sprintf("mark %d, value %d", s.(state).mark, s.(state).value) },
 }

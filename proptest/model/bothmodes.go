@@ -17,12 +17,12 @@ type bothModes struct {
 	routes  map[fencing.Resource]Route
 	raft    map[fencing.Resource]fencing.Token // the largest token granted in correctness mode
 	redis   map[fencing.Resource]fencing.Token // the largest token that Redis may have granted
-	ranges  []Range
 	ceiling fencing.Token
 }
 
 func newBothModes() bothModes {
-	return bothModes{routes: map[fencing.Resource]Route{}, raft: map[fencing.Resource]fencing.Token{}, redis: map[fencing.Resource]fencing.Token{}}
+	return bothModes{routes: map[fencing.Resource]Route{}, raft: map[fencing.Resource]fencing.Token{},
+		redis: map[fencing.Resource]fencing.Token{}}
 }
 
 // Routed checks how each lock is served after a command, with the floor and ceiling
@@ -37,7 +37,8 @@ func (c *LogChecker) Routed(routes map[fencing.Resource]Route, floor, ceiling fe
 	for name, route := range routes {
 		if route.Mode == engine.Efficiency {
 			if old := c.routes[name]; route.Ready && !(old.Ready && old.Mode == engine.Efficiency) && floor < c.raft[name] {
-				return violated(Modes, "Redis may grant %q a token just above %d, but %d was granted in correctness mode", name, floor, c.raft[name])
+				return violated(Modes, "Redis may grant %q a token just above %d, but %d was granted in correctness mode", name,
+					floor, c.raft[name])
 			}
 			c.redis[name] = ceiling
 		}
@@ -57,26 +58,13 @@ func (c *LogChecker) Routed(routes map[fencing.Resource]Route, floor, ceiling fe
 // without a policy.
 func (r Route) serves() bool { return !r.Moving && r.Mode != engine.Efficiency }
 
-// RangeAssigned checks a range of tokens that was assigned to a Redis node.
-func (c *LogChecker) RangeAssigned(r Range) error {
-	if r.Floor >= r.Ceiling || r.Ceiling > fencing.MaxToken {
-		return violated(Ranges, "(%d, %d] is not a valid range", r.Floor, r.Ceiling)
-	}
-	for _, other := range c.ranges {
-		if r == other && r.Version != 0 {
-			return nil // a copy of the command
-		}
-		if r.Floor < other.Ceiling && other.Floor < r.Ceiling {
-			return violated(Ranges, "(%d, %d] overlaps (%d, %d]", r.Floor, r.Ceiling, other.Floor, other.Ceiling)
-		}
-	}
+// RedisGranted tells the checker that Redis has granted no token above this one to locks that leave efficiency mode.
+func (c *LogChecker) RedisGranted(upTo fencing.Token) {
 	for name, route := range c.routes {
-		if route.Mode == engine.Efficiency && r.Floor < c.raft[name] {
-			return violated(Modes, "a range above %d was assigned, but %q was granted %d", r.Floor, name, c.raft[name])
+		if route.Mode == engine.Efficiency && route.Moving {
+			c.redis[name] = min(c.redis[name], upTo)
 		}
 	}
-	c.ranges = append(c.ranges, r)
-	return nil
 }
 
 // checkOtherMode checks a grant against the tokens of the other mode.

@@ -1,7 +1,7 @@
 // Package model is a naive second implementation of the replicated state machine.
 //
 // It is not fast, cannot be encoded or restored, and shares no code with
-// raftstore/machine: it is written from the text of the design, so that it does not
+// raftstore/machine: it is written from docs/RAFT.md and docs/REDLOCK.md, so it does not
 // repeat an error of the machine.
 //
 // Files, in reading order:

@@ -77,7 +77,9 @@ func (m *Model) grantWaiters(freed ...fencing.Resource) {
 			if a.state != waiting || !m.mayHold(a) {
 				continue
 			}
-			rank := slices.IndexFunc(freed, func(name fencing.Resource) bool { return slices.Contains(a.request.Resources, name) })
+			rank := slices.IndexFunc(freed, func(name fencing.Resource) bool {
+				return slices.Contains(a.request.Resources, name)
+			})
 			if rank < 0 {
 				rank = len(freed)
 			}

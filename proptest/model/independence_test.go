@@ -31,7 +31,8 @@ func TestModelIsIndependent(t *testing.T) {
 			path, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
 			ours, inside := strings.CutPrefix(path, project)
-			require.True(t, inside && slices.Contains([]string{"fencing", "lease/engine"}, ours) || !strings.Contains(path, "."), "%s imports %s", name, path)
+			require.True(t, inside && slices.Contains([]string{"fencing", "lease/engine"}, ours) || !strings.Contains(path, "."),
+				"%s imports %s", name, path)
 		}
 	}
 	require.NotZero(t, seen)

@@ -24,7 +24,6 @@ const (
 	Complete Property = "every change has its event"
 	Over     Property = "nothing is granted to a session that has ended"
 	Modes    Property = "T3: tokens of a lock grow over both modes"
-	Ranges   Property = "no token is assigned to Redis twice"
 	Closed   Property = "a lock is not granted while it moves, nor in the other mode"
 )
 
@@ -67,7 +66,8 @@ type LogChecker struct {
 // NewLogChecker returns a LogChecker for an empty log.
 func NewLogChecker() *LogChecker {
 	return &LogChecker{requested: map[Attempt]engine.Request{}, granted: map[Attempt]bool{},
-		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, ended: map[Session]bool{}, bothModes: newBothModes()}
+		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, ended: map[Session]bool{},
+		bothModes: newBothModes()}
 }
 
 // Requested registers the request of an attempt before its events. A copy of an attempt
@@ -194,10 +194,12 @@ func (c *LogChecker) obstacle(p party, ahead []party) error {
 			continue
 		}
 		if !compatible(p.request, h.request) || p.slot != 0 && p.slot == h.slot {
-			return violated(M1, "attempt %d holds beside attempt %d, which has token %d", p.attempt.Nonce, h.attempt.Nonce, h.token)
+			return violated(M1, "attempt %d holds beside attempt %d, which has token %d", p.attempt.Nonce, h.attempt.Nonce,
+				h.token)
 		}
 		if h.request.Permits != p.request.Permits {
-			return violated(M1, "attempt %d has one of %d permits beside attempt %d, which has one of %d", p.attempt.Nonce, p.request.Permits,
+			return violated(M1, "attempt %d has one of %d permits beside attempt %d, which has one of %d", p.attempt.Nonce,
+				p.request.Permits,
 				h.attempt.Nonce, h.request.Permits)
 		}
 		if h.slot <= p.request.Permits {

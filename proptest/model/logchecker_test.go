@@ -10,7 +10,8 @@ import (
 	"github.com/leased-project/leased/proptest/model"
 )
 
-func event(kind model.EventKind, id engine.SessionID, nonce engine.Nonce, token fencing.Token, names ...fencing.Resource) model.Event {
+func event(kind model.EventKind, id engine.SessionID, nonce engine.Nonce, token fencing.Token,
+	names ...fencing.Resource) model.Event {
 	return model.Event{Kind: kind, Session: id, Nonce: nonce, Token: token, Resources: names}
 }
 
@@ -33,7 +34,8 @@ func requireViolation(t *testing.T, want model.Property, err error) {
 
 // TestLogChecker has one violation of each property, and histories without one.
 func TestLogChecker(t *testing.T) {
-	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
+	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased,
+		model.WasCancelled, model.WasDelayed
 	permit := engine.Request{Nonce: 1, Kind: engine.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
 	permits := permit
 	permits.Permits = 2
@@ -46,28 +48,47 @@ func TestLogChecker(t *testing.T) {
 		events   []model.Event
 		violated model.Property // by the last event, or by CheckWaiters after it
 	}{
-		{"handoff", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, ""},
-		{"token twice", reader, reader, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 1, "a")}, model.T1},
-		{"smaller token", reader, reader, reader, []model.Event{event(granted, ann, 1, 2, "a"), event(granted, bob, 1, 1, "a")}, model.T2},
+		{"handoff", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"),
+			event(released, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, ""},
+		{"token twice", reader, reader, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 1, "a")},
+			model.T1},
+		{"smaller token", reader, reader, reader, []model.Event{event(granted, ann, 1, 2, "a"),
+			event(granted, bob, 1, 1, "a")}, model.T2},
 		{"no token", reader, reader, reader, []model.Event{event(granted, ann, 1, 0, "a")}, model.T2},
-		{"two writers", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
-		{"writer beside reader", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
-		{"reader beside permit", permit, reader, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), event(granted, bob, 1, 2, "a")}, model.M1},
-		{"slot twice", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 1)}, model.M1},
-		{"another number of permits", permit, permits, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 2)}, model.M1},
+		{"two writers", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")},
+			model.M1},
+		{"writer beside reader", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"),
+			event(granted, bob, 1, 2, "a")}, model.M1},
+		{"reader beside permit", permit, reader, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1),
+			event(granted, bob, 1, 2, "a")}, model.M1},
+		{"slot twice", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1),
+			slot(event(granted, bob, 1, 2, "a"), 1)}, model.M1},
+		{"another number of permits", permit, permits, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1),
+			slot(event(granted, bob, 1, 2, "a"), 2)}, model.M1},
 		{"slot out of range", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 2)}, model.M1},
-		{"granted again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(released, ann, 1, 1, "a"), event(granted, ann, 1, 2, "a")}, model.Once},
-		{"queued again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, ann, 1, 0, "a")}, model.Once},
-		{"reader overtakes writer", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(granted, eve, 1, 2, "a")}, model.FIFO},
-		{"lost wake-up", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a")}, model.WakeUp},
-		{"lost wake-up after a cancel", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(queued, eve, 1, 0, "a"), event(cancelled, bob, 1, 0, "a")}, model.WakeUp},
+		{"granted again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"),
+			event(released, ann, 1, 1, "a"), event(granted, ann, 1, 2, "a")}, model.Once},
+		{"queued again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, ann, 1, 0, "a")},
+			model.Once},
+		{"reader overtakes writer", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"),
+			event(queued, bob, 1, 0, "a"), event(granted, eve, 1, 2, "a")}, model.FIFO},
+		{"lost wake-up", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"),
+			event(released, ann, 1, 1, "a")}, model.WakeUp},
+		{"lost wake-up after a cancel", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"),
+			event(queued, bob, 1, 0, "a"), event(queued, eve, 1, 0, "a"), event(cancelled, bob, 1, 0, "a")}, model.WakeUp},
 		{"grant in a delay", writer, writer, reader, []model.Event{delay, event(granted, bob, 1, 1, "a")}, model.Delay},
-		{"opened twice", writer, writer, reader, []model.Event{{Kind: model.WasOpened, Resources: []fencing.Resource{"a"}}}, model.Complete},
-		{"cancelled without waiting", writer, writer, reader, []model.Event{event(cancelled, bob, 1, 0, "a")}, model.Complete},
-		{"broken without holding", writer, writer, reader, []model.Event{event(model.WasBroken, bob, 1, 1, "a")}, model.Complete},
-		{"expired with another token", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(model.WasExpired, ann, 1, 2, "a")}, model.Complete},
-		{"half a set", want(1, engine.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")}, model.Complete},
-		{"queued without wait", engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader, []model.Event{event(queued, ann, 1, 0, "a")}, model.Complete},
+		{"opened twice", writer, writer, reader, []model.Event{{Kind: model.WasOpened, Resources: []fencing.Resource{"a"}}},
+			model.Complete},
+		{"cancelled without waiting", writer, writer, reader, []model.Event{event(cancelled, bob, 1, 0, "a")},
+			model.Complete},
+		{"broken without holding", writer, writer, reader, []model.Event{event(model.WasBroken, bob, 1, 1, "a")},
+			model.Complete},
+		{"expired with another token", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"),
+			event(model.WasExpired, ann, 1, 2, "a")}, model.Complete},
+		{"half a set", want(1, engine.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")},
+			model.Complete},
+		{"queued without wait", engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader,
+			[]model.Event{event(queued, ann, 1, 0, "a")}, model.Complete},
 		{"granted without a request", writer, writer, reader, []model.Event{event(granted, ann, 7, 1, "a")}, model.Complete},
 		{"unknown", writer, writer, reader, []model.Event{{Kind: "unknown"}}, model.Complete},
 	} {
@@ -106,7 +127,8 @@ func TestLogCheckerFloorAndSessions(t *testing.T) {
 	requireViolation(t, model.M1, checker.Observe(inSecond(event(model.WasGranted, ann, 1, 12, "a"))))
 	require.NoError(t, checker.Observe(event(model.WasExpired, ann, 1, 11, "a")))
 	require.NoError(t, checker.AllEnded())
-	require.NoError(t, checker.Observe(inSecond(event(model.WasGranted, ann, 1, 12, "a"))), "a new session with the same id")
+	require.NoError(t, checker.Observe(inSecond(event(model.WasGranted, ann, 1, 12, "a"))),
+		"a new session with the same id")
 
 	checker.Requested(first, want(2, engine.Exclusive, "b"))
 	requireViolation(t, model.Over, checker.Observe(event(model.WasGranted, ann, 2, 13, "b")))

@@ -123,7 +123,8 @@ func (m *Model) EndSessions() (Outcome, []Event) {
 // EndRequests ends requests of sessions that have ended: those of the first session in line,
 // its waiters before its holders, and then those of the next. The requests may be for at most
 // limit locks in total, but one request may always end. Nothing is granted in between. A
-// session of which some requests have ended, and others not, goes to the end of the line.
+// session of which some requests have ended, and others not, goes to the end of the line. What
+// is left of limit is for locks that migrate now.
 func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 	m.events = nil
 	var freed []fencing.Resource
@@ -147,7 +148,7 @@ func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 		m.ending = slices.Concat(m.ending[1:], m.ending[:1])
 	}
 	m.grantWaiters(freed...)
-	if len(m.ending) > 0 {
+	if m.breakSome(limit-len(freed)) || len(m.ending) > 0 {
 		return Outcome{Code: Ending}, m.events
 	}
 	return Outcome{Code: Done}, m.events
@@ -206,7 +207,8 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 		}
 	}
 	for _, b := range m.requests {
-		if b.state != over && request.Kind == engine.Permit && b.request.Kind == engine.Permit && overlap(request, b.request) &&
+		if b.state != over && request.Kind == engine.Permit && b.request.Kind == engine.Permit &&
+			overlap(request, b.request) &&
 			b.request.Permits != request.Permits {
 			m.ended[attempt] = true
 			return Outcome{Code: OtherPermits, Permits: b.request.Permits, Resource: request.Resources[0]}, nil
@@ -338,7 +340,8 @@ func (m *Model) endSession(s Session, how EventKind) (Outcome, []Event) {
 }
 
 func (m *Model) emit(what EventKind, a *record) {
-	m.events = append(m.events, Event{Kind: what, Resources: a.request.Resources, Session: a.session.ID, Incarnation: a.session.Incarnation, Nonce: a.request.Nonce,
+	m.events = append(m.events, Event{Kind: what, Resources: a.request.Resources, Session: a.session.ID,
+		Incarnation: a.session.Incarnation, Nonce: a.request.Nonce,
 		Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0]), Holder: a.request.Holder})
 }
 
@@ -377,6 +380,7 @@ func (m *Model) Inspect(name fencing.Resource) engine.Status {
 		if a.state == over || !slices.Contains(a.request.Resources, name) {
 			continue
 		}
+		status.Permits = max(status.Permits, a.request.Permits)
 		party := engine.Party{Holder: a.request.Holder, Session: a.session.ID, Nonce: a.request.Nonce, Kind: a.request.Kind,
 			Slot: a.slot, Token: a.token, Metadata: a.request.Metadata}
 		if a.state == holding {

@@ -32,10 +32,11 @@ func expect(t *testing.T, code model.Code, kinds ...model.EventKind) func(model.
 	}
 }
 
-// TestModel is a run that a reader can follow with the design at hand.
+// TestModel is a run that a reader can follow with docs/RAFT.md at hand.
 func TestModel(t *testing.T) {
 	m := model.New()
-	ann, bob, eve := model.Session{ID: ann, Incarnation: 1}, model.Session{ID: bob, Incarnation: 2}, model.Session{ID: eve, Incarnation: 3}
+	ann, bob, eve := model.Session{ID: ann, Incarnation: 1}, model.Session{ID: bob, Incarnation: 2},
+		model.Session{ID: eve, Incarnation: 3}
 	says := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
 		return expect(t, code, kinds...)
 	}
@@ -43,7 +44,8 @@ func TestModel(t *testing.T) {
 	for _, s := range []model.Session{ann, bob, eve} {
 		require.Equal(t, s.Incarnation, says(model.Done)(m.OpenSession(s.ID, time.Second)).Incarnation)
 	}
-	says(model.Done)(m.SetPolicy(engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: time.Minute}, 0, false))
+	says(model.Done)(m.SetPolicy(engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: time.Minute}, 0,
+		false))
 
 	// Two readers, a writer that waits, a reader that waits behind it.
 	o := says(model.Granted, model.WasGranted)(m.Acquire(ann, want(1, engine.Shared, "a")))
@@ -89,6 +91,7 @@ func TestModel(t *testing.T) {
 	says(model.Exhausted)(m.RaiseFloor(fencing.MaxToken))
 	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken()))
 	says(model.Exhausted)(m.Acquire(bob, want(9, engine.Exclusive, "z")))
-	says(model.Done, model.WasExpired, model.WasExpired, model.WasExpired, model.WasExpired, model.WasDelayed)(m.EndSessions())
+	says(model.Done, model.WasExpired, model.WasExpired, model.WasExpired, model.WasExpired,
+		model.WasDelayed)(m.EndSessions())
 	says(model.NoSession)(m.Release(bob, 9))
 }

@@ -46,7 +46,6 @@ type Outcome struct {
 	Generation  uint64
 	Version     uint64
 	Incarnation uint64 // of the opened session
-	Range       *Range // the assigned one
 }
 
 // EventKind is the kind of an Event.

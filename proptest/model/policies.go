@@ -168,11 +168,11 @@ func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, 
 // cancelled. Redis must continue above all tokens that were granted here.
 func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Event) {
 	if mv.to == engine.Efficiency {
-		ceiling := max(m.redis.Ceiling, m.lastToken) + step
-		if ceiling > fencing.MaxToken {
+		if max(m.redis.Ceiling, m.lastToken)+step > fencing.MaxToken {
 			return m.is(Exhausted), nil
 		}
-		m.redis.Floor, m.redis.Ceiling = max(m.redis.Floor, m.lastToken), ceiling
+		m.redis.Floor = max(m.redis.Floor, m.lastToken)
+		m.redis.Ceiling = max(m.redis.Ceiling, m.redis.Floor+step)
 	}
 	m.version++
 	mv.version, mv.now = m.version, now
@@ -191,39 +191,52 @@ func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Even
 		}
 	}
 	m.grantWaiters(freed...)
-	if now {
-		m.breakAll(prefix)
-	}
 	return m.is(Done), m.events
 }
 
-// hurry makes a migration break holders instead of waiting for them.
+// hurry makes EndRequests break the holders of a migration, which does not wait for them.
 func (m *Model) hurry(prefix string, now bool) {
 	if mv := m.rules[prefix].migration; now && !mv.now {
 		mv.now = true
 		m.version++
-		m.breakAll(prefix)
 	}
 }
 
-// breakAll revokes all grants of a prefix and ends its lock-delays, without new ones.
-func (m *Model) breakAll(prefix string) {
+// breakSome revokes grants of the prefixes that migrate to efficiency mode now, and ends their
+// lock-delays, without new ones: for at most limit locks, but one request may always end if
+// limit is not 0. Of each prefix it takes locks by name, until one of them does not fit. It
+// reports whether any are left.
+func (m *Model) breakSome(limit int) (left bool) {
 	var freed []fencing.Resource
-	for _, name := range m.locksOf(prefix) {
-		for _, holder := range m.Inspect(name).Holders {
-			a := m.holder(holder.Token)
-			m.emit(WasBroken, a)
-			a.state = over
-			m.ended[Attempt{a.session, a.request.Nonce}] = true
-			freed = append(freed, a.request.Resources...)
+	fits := func(locks int) bool { return len(freed) < limit && (len(freed) == 0 || len(freed)+locks <= limit) }
+	for _, prefix := range slices.Sorted(maps.Keys(m.rules)) {
+		if mv := m.rules[prefix].migration; mv == nil || !mv.now || mv.to != engine.Efficiency {
+			continue
 		}
-		if m.delays[name] != 0 {
-			delete(m.delays, name)
-			m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
-			freed = append(freed, name)
+		for _, name := range m.locksOf(prefix) {
+			for _, holder := range m.Inspect(name).Holders {
+				a := m.holder(holder.Token)
+				if !fits(len(a.request.Resources)) {
+					break
+				}
+				m.emit(WasBroken, a)
+				a.state = over
+				m.ended[Attempt{a.session, a.request.Nonce}] = true
+				freed = append(freed, a.request.Resources...)
+			}
+			if m.delays[name] != 0 && fits(1) {
+				delete(m.delays, name)
+				m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
+				freed = append(freed, name)
+			}
+			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
+				left = true
+				break
+			}
 		}
 	}
 	m.grantWaiters(freed...)
+	return left
 }
 
 // AbortMigration aborts a migration. Its locks keep their mode and policy. A prefix without a
@@ -242,8 +255,8 @@ func (m *Model) AbortMigration(prefix string) (Outcome, []Event) {
 }
 
 // FinishMigration completes the migration that began with this version: its locks get the new
-// mode.
-func (m *Model) FinishMigration(prefix string, version uint64) (Outcome, []Event) {
+// mode. Redis has granted them no token above granted, unless that is 0.
+func (m *Model) FinishMigration(prefix string, version uint64, granted fencing.Token) (Outcome, []Event) {
 	r := m.rules[prefix]
 	switch {
 	case (r == nil || r.migration == nil) && version <= m.version:
@@ -264,7 +277,10 @@ func (m *Model) FinishMigration(prefix string, version uint64) (Outcome, []Event
 		if len(m.redis.Fleet.Addresses) > 0 && !m.redis.Ready {
 			return m.is(NotReady), nil
 		}
-		m.lastToken = max(m.lastToken, m.redis.Ceiling)
+		if granted == 0 || granted > m.redis.Ceiling {
+			granted = m.redis.Ceiling
+		}
+		m.lastToken = max(m.lastToken, granted)
 	}
 	if mv.policy != nil {
 		m.rules[prefix] = &rule{policy: mv.policy}

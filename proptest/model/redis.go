@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// step is the size of a range of tokens, and of every jump.
+// step is how many tokens Redis may use before the ceiling is raised, and the size of every jump.
 const step fencing.Token = 1 << 32
 
 // Redis is the state of the Redis fleet in the log.
@@ -17,7 +17,7 @@ type Redis struct {
 	NextVersion    uint64
 	Now, Force     bool
 	Floor, Ceiling fencing.Token
-	Fresh          bool // no range was assigned and the log was not restored
+	Fresh          bool // no life was named and the log was not restored
 	Ready          bool
 	Restored       bool
 	Reconciled     uint64 // the version of the last Reconcile with this fleet
@@ -26,22 +26,19 @@ type Redis struct {
 	Open           []Set
 }
 
-// Life is the life of a Redis node that the topology names, with its range until it votes.
+// Life is the life of a Redis node that the topology names. It is pending until it votes, and has a floor
+// once no older set is open.
 type Life struct {
-	Name string
-	Range
+	Name    string
+	Pending bool
+	Floor   fencing.Token
+	Version uint64
 }
 
 // Set is a set of lives that callers of older versions may still use.
 type Set struct {
 	Version uint64
 	Lives   []string
-}
-
-// Range is the tokens above Floor, up to Ceiling, assigned with Version.
-type Range struct {
-	Floor, Ceiling fencing.Token
-	Version        uint64
 }
 
 // Redis returns the state of the Redis fleet.
@@ -147,18 +144,15 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 	return m.changed(), nil
 }
 
-// AssignRange names a life of a member of the fleet, and assigns it a range of unused
-// tokens, at the given version unless that is 0.
-func (m *Model) AssignRange(member, life string, version uint64) (Outcome, []Event) {
+// NameLife names a life of a member of the fleet, at the given version unless that is 0.
+func (m *Model) NameLife(member, life string, version uint64) (Outcome, []Event) {
 	r := &m.redis
 	known := m.lives[member]
 	switch {
 	case !slices.Contains(r.Fleet.Addresses, member):
 		return m.is(Outdated), nil
-	case known.Name == life && known.Ceiling != 0:
-		o := m.is(Done)
-		o.Range = &known.Range
-		return o, nil
+	case known.Name == life && known.Pending:
+		return m.is(Done), nil
 	case version != 0 && version != m.version, slices.Contains(m.lifeNames(), life):
 		return m.is(Outdated), nil
 	case r.Reconciled == 0:
@@ -172,9 +166,12 @@ func (m *Model) AssignRange(member, life string, version uint64) (Outcome, []Eve
 		r.Open = append(slices.Clone(r.Open), Set{m.version, m.lifeNames()})
 	}
 	o := m.changed()
-	o.Range = &Range{Floor: r.Ceiling, Ceiling: r.Ceiling + step, Version: m.version}
-	r.Ceiling += step
-	m.lives[member], m.assignedEver = Life{life, *o.Range}, true
+	l := Life{Name: life, Pending: true, Version: m.version}
+	if !m.waits(l) {
+		l.Floor = r.Floor
+	}
+	r.Ceiling = max(r.Ceiling, r.Floor+step)
+	m.lives[member], m.assignedEver = l, true
 	return o, nil
 }
 
@@ -184,12 +181,22 @@ func (m *Model) FinishRecovery(member, life string) (Outcome, []Event) {
 	if !slices.Contains(m.redis.Fleet.Addresses, member) || l.Name != life {
 		return m.is(Outdated), nil
 	}
-	m.lives[member] = Life{life, Range{Version: l.Version}}
+	m.lives[member] = Life{Name: life, Version: l.Version}
 	return m.is(Done), nil
 }
 
-// CloseSets removes the sets of versions below this one.
-func (m *Model) CloseSets(version uint64) (Outcome, []Event) {
+// waits reports whether a set is open that is older than a life.
+func (m *Model) waits(l Life) bool {
+	return slices.ContainsFunc(m.redis.Open, func(s Set) bool { return l.Pending && s.Version < l.Version })
+}
+
+// CloseSets removes the sets of versions below this one, which have granted no token above granted unless that is
+// 0. The lives that waited for that start from there, or else from the ceiling.
+func (m *Model) CloseSets(version uint64, granted fencing.Token) (Outcome, []Event) {
+	waited := map[string]bool{}
+	for member, l := range m.lives {
+		waited[member] = m.waits(l)
+	}
 	var open []Set
 	for _, s := range m.redis.Open {
 		if s.Version >= version {
@@ -197,6 +204,20 @@ func (m *Model) CloseSets(version uint64) (Outcome, []Event) {
 		}
 	}
 	m.redis.Open = open
+	top, some := m.redis.Ceiling, false
+	for member, l := range m.lives {
+		if !waited[member] || m.waits(l) {
+			continue
+		}
+		some = true
+		if l.Floor = top; granted != 0 {
+			l.Floor = max(m.redis.Floor, min(granted, top))
+		}
+		m.lives[member] = l
+	}
+	if some && granted == 0 {
+		m.redis.Ceiling = min(top+step, fencing.MaxToken)
+	}
 	return m.is(Done), nil
 }
 
@@ -220,7 +241,12 @@ func (m *Model) Reconcile(at, version uint64, ceiling fencing.Token, lives, past
 		if known+4*step > fencing.MaxToken {
 			return m.is(Exhausted), nil
 		}
-		r.Floor, r.Ceiling, m.lastToken = known+2*step, known+3*step, known+4*step
+		if m.Redis().Fresh || r.Restored || ceiling > r.Ceiling {
+			r.Floor, r.Ceiling, m.lastToken = known+2*step, known+3*step, known+4*step
+		} else {
+			m.lastToken = max(m.lastToken, r.Ceiling)
+			r.Floor, r.Ceiling = r.Ceiling, r.Ceiling+step
+		}
 	}
 	m.version = max(m.version, version)
 	if r.Restored {

@@ -21,6 +21,7 @@
 //	--- new
 //	their replacement
 //
+// The source may be in another language if the test applies the overlay in MUTANT_OVERLAY (sdk/suites).
 // A mutant may have several pairs of old and new, and several "file:" lines, each for the
 // pairs that follow it. An edit that no longer fits the source is an error, as is a mutant
 // that no test catches.
@@ -109,7 +110,8 @@ func tryAll(out *tabwriter.Writer, mutants []mutant, parallel int) error {
 		})
 	}
 	wg.Wait()
-	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped, %d could not be tried\n", len(mutants), len(mutants)-escaped-failed, escaped, failed)
+	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped, %d could not be tried\n", len(mutants),
+		len(mutants)-escaped-failed, escaped, failed)
 	if escaped > 0 {
 		errs = append(errs, fmt.Errorf("%d mutants escaped: no test covers what they break", escaped))
 	}

@@ -50,7 +50,8 @@ func TestRead(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, []mutant{{Name: "it-s", Folder: "a", What: "strict", Runs: 1, Test: []string{"-run", "TestF|TestG", "./a"},
+			require.Equal(t, []mutant{{Name: "it-s", Folder: "a", What: "strict", Runs: 1, Test: []string{"-run", "TestF|TestG",
+				"./a"},
 				Files: map[string]string{"a/a.go": "package a\n\nfunc f(x int) bool { return x > 1 }\n"}}}, mutants)
 		})
 	}

@@ -19,11 +19,11 @@ var update = flag.Bool("update", false, "rewrite the last column of the tables i
 
 // row is one row of the tables in README.md.
 type row struct {
-	line    int
-	measure string
-	mutants []string
-	caught  string
-	design  bool // its table lists measures of the design
+	line       int
+	measure    string
+	mutants    []string
+	caught     string
+	documented bool // its table lists measures that a document describes
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")
@@ -34,16 +34,17 @@ func rows(t *testing.T) []row {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	var all []row
-	design := false
+	documented := false
 	for i, line := range strings.Split(string(text), "\n") {
 		if strings.HasPrefix(line, "## ") {
-			design = strings.Contains(line, "(design")
+			documented = strings.Contains(line, "/docs/")
 		}
 		cells := strings.Split(strings.Trim(line, "|"), " | ")
 		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.TrimSpace(cells[0]) == "safety measure" {
 			continue
 		}
-		r := row{line: i + 1, measure: strings.TrimSpace(cells[0]), caught: strings.TrimSpace(cells[2]), design: design}
+		r := row{line: i + 1, measure: strings.TrimSpace(cells[0]), caught: strings.TrimSpace(cells[2]),
+			documented: documented}
 		for _, match := range quoted.FindAllStringSubmatch(cells[1], -1) {
 			r.mutants = append(r.mutants, match[1])
 		}
@@ -63,12 +64,12 @@ func tree(t *testing.T) map[string]mutant {
 	return byName
 }
 
-// Every safety measure of the design has a mutant, and make test fails with it.
+// Every safety measure that a document describes has a mutant, and make test fails with it.
 func TestEverySafetyMeasureHasAMutant(t *testing.T) {
 	known := tree(t)
 	measures := 0
 	for _, r := range rows(t) {
-		if !r.design {
+		if !r.documented {
 			continue
 		}
 		measures++
@@ -78,12 +79,14 @@ func TestEverySafetyMeasureHasAMutant(t *testing.T) {
 			require.True(t, ok, "README.md:%d names %s, which does not exist", r.line, name)
 			caught = append(caught, m)
 		}
-		require.True(t, slices.ContainsFunc(caught, plain), "README.md:%d: no mutant of %q is caught by a test that make test runs with the same flags", r.line, r.measure)
+		require.True(t, slices.ContainsFunc(caught, plain),
+			"README.md:%d: no mutant of %q is caught by a test that make test runs with the same flags", r.line, r.measure)
 		if *update {
 			rewriteLastColumn(t, r.line, caughtIn(caught))
 			continue
 		}
-		require.Equal(t, caughtIn(caught), r.caught, "README.md:%d: the last column of %q is outdated; run go test ./proptest/mutants -update", r.line, r.measure)
+		require.Equal(t, caughtIn(caught), r.caught,
+			"README.md:%d: the last column of %q is outdated; run go test ./proptest/mutants -update", r.line, r.measure)
 	}
 	require.Greater(t, measures, 60, "too few rows were found")
 }
@@ -119,7 +122,8 @@ func TestEveryMutantIsInTheTable(t *testing.T) {
 		for folder := m.Folder; folder != "."; folder = path.Dir(folder) {
 			in = in || named[folder+"/*"]
 		}
-		require.True(t, in, "%s is in no table of proptest/mutants/README.md: add it to the row of the measure that it removes", name)
+		require.True(t, in, "%s is in no table of proptest/mutants/README.md: add it to the row of the measure that it "+
+			"removes", name)
 	}
 }
 
@@ -136,7 +140,8 @@ func TestMutantsNameTestsThatExist(t *testing.T) {
 			text.Write(data)
 		}
 		for _, name := range names {
-			require.True(t, strings.Contains(text.String(), "func "+name), "%s names %s, which does not exist in %s", m.Name, name, folder)
+			require.True(t, strings.Contains(text.String(), "func "+name), "%s names %s, which does not exist in %s", m.Name,
+				name, folder)
 		}
 	}
 }

@@ -76,9 +76,19 @@ func plural(n int, noun string) string {
 
 // test runs the test once.
 func test(m mutant, overlay string) (verdict, error) {
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=" + limit}, m.Test...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=" + limit}, m.Test...)
 	c := exec.Command("go", args...)
+	for i, word := range c.Args { // a folder with a module of its own
+		if _, err := os.Stat(filepath.Join(word, "go.mod")); err == nil && strings.HasPrefix(word, "./") {
+			c.Dir, c.Args[i] = word, "."
+		}
+	}
 	c.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(overlay)) // removed with the overlay
+	// Also for the programs that a test builds.
+	c.Env = append(c.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	if len(m.Files) > 0 {
+		c.Env = append(c.Env, "MUTANT_OVERLAY="+overlay) // for tests of programs in other languages
+	}
 	output, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -32,7 +32,8 @@ import (
 
 func main() {
 	seed := flag.Uint64("seed", 1, "first seed")
-	duration := flag.Duration("duration", 0, "run rounds with new seeds for this long, the last part with real processes; 0 for one round")
+	duration := flag.Duration("duration", 0,
+		"run rounds with new seeds for this long, the last part with real processes; 0 for one round")
 	mutants := flag.Bool("mutants", true, "run the fast group of the mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -13,7 +13,8 @@ import (
 func just() []property.Report {
 	var all []property.Report
 	for _, row := range rows {
-		all = append(all, property.Report{Setting: row.setting, Runs: row.runs, Operations: row.operations, Faults: map[string]int{"pause": row.faults}})
+		all = append(all, property.Report{Setting: row.setting, Runs: row.runs, Operations: row.operations,
+			Faults: map[string]int{"pause": row.faults}})
 	}
 	return all
 }

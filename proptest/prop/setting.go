@@ -32,7 +32,8 @@ type setting struct {
 var settings = []setting{
 	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestDrawnFaults)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
-	{name: "exhaustive search", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
+	{name: "exhaustive search", folder: "./proptest/redlock",
+		tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
 		counts: map[string]int{"states": 1_000_000, "steps": 400_000}},
 }
 
@@ -46,7 +47,8 @@ func (s setting) run(ctx context.Context, file string, seed uint64, scale float6
 		args = append(args, "-rapid.seed="+strconv.FormatUint(seed, 10), "-rapid.nofailfile")
 	}
 	c := exec.CommandContext(ctx, "go", args...)
-	c.Env = append(os.Environ(), property.ReportVariable+"="+file, property.ScaleVariable+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
+	c.Env = append(os.Environ(), property.ReportVariable+"="+file,
+		property.ScaleVariable+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
 		property.SeedVariable+"="+strconv.FormatUint(seed, 10))
 	output, err := c.CombinedOutput()
 	if err == nil && s.counts != nil {

@@ -90,7 +90,8 @@ func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (p
 		return property.Report{}, err
 	}
 	file := filepath.Join(dir, "torture.json")
-	err = torture(ctx, dir, "--scenario", name, "--duration", d.Round(time.Second).String(), "--seed", fmt.Sprint(seed), "--report", file).Run()
+	err = torture(ctx, dir, "--scenario", name, "--duration", d.Round(time.Second).String(), "--seed", fmt.Sprint(seed),
+		"--report", file).Run()
 	report := property.Report{}
 	data, readErr := os.ReadFile(file)
 	if readErr == nil {

@@ -31,9 +31,11 @@ func merged(reports []property.Report) []property.Report {
 func table(w io.Writer, reports []property.Report) property.Report {
 	total := property.Report{Setting: "total"}
 	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "SETTING\tSEEDS\tRUNS\tTIME\tOPERATIONS\tFAULTS\tGRANTS\tSTALE WRITES REFUSED\tOVERLAPS\tVIOLATIONS\t")
+	fmt.Fprintln(out, "SETTING\tSEEDS\tRUNS\tTIME\tOPERATIONS\tFAULTS\tGRANTS\tSTALE WRITES "+
+		"REFUSED\tOVERLAPS\tVIOLATIONS\t")
 	row := func(r property.Report, seeds string) {
-		fmt.Fprintf(out, "%s\t%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Setting, seeds, r.Runs, r.Time.Round(time.Second), r.Operations,
+		fmt.Fprintf(out, "%s\t%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Setting, seeds, r.Runs, r.Time.Round(time.Second),
+			r.Operations,
 			r.Injected(), r.Grants, r.Stale, r.Overlaps, len(r.Violations))
 	}
 	for _, r := range merged(reports) {

@@ -15,7 +15,8 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	total := table(&out, []property.Report{
 		{Setting: "one", Seeds: []uint64{3, 7}, Runs: 2, Time: time.Hour, Operations: 10, Faults: map[string]int{"pause": 2}},
-		{Setting: "two", Runs: 1, Time: time.Minute, Operations: 5, Faults: map[string]int{"crash": 9}, Violations: []string{"T1 is broken"}},
+		{Setting: "two", Runs: 1, Time: time.Minute, Operations: 5, Faults: map[string]int{"crash": 9},
+			Violations: []string{"T1 is broken"}},
 		{Setting: "one", Seeds: []uint64{9}, Runs: 1, Time: time.Hour, Operations: 1},
 	})
 	require.Equal(t, 16, total.Operations)
@@ -28,7 +29,8 @@ func TestTable(t *testing.T) {
 }
 
 func TestEnough(t *testing.T) {
-	good := property.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}, Checks: map[property.Name]int{}}
+	good := property.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10},
+		Checks: map[property.Name]int{}}
 	require.ErrorContains(t, enough(good, 24*time.Hour, 100, 10), "never checked")
 	for _, p := range property.All {
 		good.Checks[p] = 1

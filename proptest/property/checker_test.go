@@ -43,10 +43,12 @@ func TestCheckerReportsEachViolation(t *testing.T) {
 		{"one token for two attempts", property.T1, false, []property.Event{
 			event(requested, "a", 0), event(requested, "b", 0), event(acquired, "a", 1), event(acquired, "b", 1)}},
 		{"a later attempt has an older token", property.T2, false, []property.Event{
-			event(requested, "a", 0), event(acquired, "a", 5), event(ended, "a", 5), event(requested, "b", 0), event(acquired, "b", 4)}},
+			event(requested, "a", 0), event(acquired, "a", 5), event(ended, "a", 5), event(requested, "b", 0),
+			event(acquired, "b", 4)}},
 		{"no token at all", property.T2, false, []property.Event{event(requested, "a", 0), event(acquired, "a", 0)}},
 		{"a smaller token after a fault", property.T3, false, []property.Event{
-			event(requested, "a", 0), event(acquired, "a", 5), {Kind: property.Fault, Note: "emptied"}, event(requested, "b", 0), event(acquired, "b", 1)}},
+			event(requested, "a", 0), event(acquired, "a", 5), {Kind: property.Fault, Note: "emptied"}, event(requested, "b", 0),
+			event(acquired, "b", 1)}},
 		{"two tokens for one attempt", property.Once, false, []property.Event{
 			event(requested, "a", 0), event(acquired, "a", 1), event(acquired, "a", 2)}},
 		{"a stale write is applied", property.G1, false, []property.Event{
@@ -64,12 +66,15 @@ func TestCheckerReportsEachViolation(t *testing.T) {
 		{"acknowledged but missing at the end", property.Survives, false, []property.Event{
 			sent(1), wrote(1, 1, 0, 1), acknowledged(1), {Kind: property.Found, Resource: "r", Version: 0}}},
 		{"two holders in the log", property.M1, true, []property.Event{
-			event(requested, "a", 0), event(requested, "b", 0), event(property.Granted, "a", 1), event(property.Granted, "b", 2)}},
+			event(requested, "a", 0), event(requested, "b", 0), event(property.Granted, "a", 1),
+			event(property.Granted, "b", 2)}},
 		{"one attempt granted twice in the log", property.Once, true, []property.Event{
-			event(requested, "a", 0), event(property.Granted, "a", 1), event(property.Freed, "a", 1), event(property.Granted, "a", 2)}},
+			event(requested, "a", 0), event(property.Granted, "a", 1), event(property.Freed, "a", 1),
+			event(property.Granted, "a", 2)}},
 		{"a smaller token in the log", property.T2, true, []property.Event{event(requested, "a", 0), event(requested, "b", 0),
 			event(property.Granted, "a", 3), event(property.Freed, "a", 3), event(property.Granted, "b", 2)}},
-		{"a grant that is not in the log", property.Survives, true, []property.Event{event(requested, "a", 0), event(acquired, "a", 1)}},
+		{"a grant that is not in the log", property.Survives, true, []property.Event{event(requested, "a", 0),
+			event(acquired, "a", 1)}},
 		{"replicas differ", property.Chain, false, []property.Event{applied("1", 7, 1), applied("2", 7, 2)}},
 	} {
 		t.Run(history.name, func(t *testing.T) {

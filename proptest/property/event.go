@@ -76,6 +76,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
+// Access is the kind of an operation at the gate.
+type Access uint8
+
+// The kinds of operations. The Checker ignores the answers to an Enter or a Read, which package linear checks.
+const (
+	Write Access = iota
+	Enter        // raises the mark
+	Read         // needs no token
+)
+
+// String returns the name of the kind.
+func (a Access) String() string { return [...]string{"write", "enter", "read"}[a] }
+
 // Attempt identifies one acquisition attempt: session and nonce, or any other
 // identity that a setting never reuses.
 type Attempt string
@@ -95,7 +108,10 @@ type Event struct {
 	// in the log.
 	Unlogged bool
 
-	Op            uint64 // at the gate; unique
+	Op     uint64 // at the gate; unique
+	Access Access // of Sent, Acknowledged and Rejected
+	// Seen and Version are versions of the data. Those of a client may be any value that identifies what it wrote or
+	// read.
 	Seen, Version uint64
 	Index, Hash   uint64
 	Note          string
@@ -115,6 +131,9 @@ func (e Event) String() string {
 	}
 	if e.Op != 0 {
 		s += fmt.Sprintf(" op %d", e.Op)
+	}
+	if e.Access != Write {
+		s += " " + e.Access.String()
 	}
 	if e.Kind == Wrote {
 		s += fmt.Sprintf(" version %d -> %d", e.Seen, e.Version)

@@ -2,6 +2,9 @@ package property
 
 // observeHolder takes an event of a holder about its operation at the gate.
 func (c *Checker) observeHolder(e Event) *Violation {
+	if e.Access != Write {
+		return nil
+	}
 	o := c.ops[e.Op]
 	if e.Kind == Sent {
 		if o == nil {
@@ -33,7 +36,8 @@ func (c *Checker) observeStorage(e Event) *Violation {
 	if e.Kind == Found {
 		c.count(Survives)
 		if e.Version < l.acked || e.Version != l.version {
-			return violated(Survives, "version %d was written and %d acknowledged, but the storage holds %d", l.version, l.acked, e.Version)
+			return violated(Survives, "version %d was written and %d acknowledged, but the storage holds %d", l.version, l.acked,
+				e.Version)
 		}
 		return nil
 	}

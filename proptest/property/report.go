@@ -93,7 +93,8 @@ func (r Report) Injected() int {
 // String formats the report for people.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d runs, %s, %d operations, %d grants, %d writes, %d stale writes refused, %d overlaps of holders\n",
+	fmt.Fprintf(&b, "%s: %d runs, %s, %d operations, %d grants, %d writes, %d stale writes refused, %d overlaps of "+
+		"holders\n",
 		r.Setting, r.Runs, r.Time.Round(time.Second), r.Operations, r.Grants, r.Writes, r.Stale, r.Overlaps)
 	fmt.Fprintf(&b, "  %d faults:", r.Injected())
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {

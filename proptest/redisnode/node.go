@@ -81,7 +81,8 @@ func (n *Node) with(resources []fencing.Resource, script func(locks []*Record)) 
 	}
 	script(locks)
 	for _, resource := range resources {
-		if r := d.locks[resource]; r.Token == fencing.None && r.Released == "" && r.Broken == "" && !r.Waiting && len(r.Waiters) == 0 {
+		if r := d.locks[resource]; r.Token == fencing.None && r.Released == "" && r.Broken == "" && !r.Waiting &&
+			len(r.Waiters) == 0 {
 			delete(d.locks, resource)
 		}
 	}
@@ -174,8 +175,9 @@ func (s State) report() *recovery.State {
 	if !s.Voter {
 		return nil
 	}
-	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor, Ceiling: s.Ceiling,
-		Join: s.Initialised, Successor: s.Successor}
+	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor,
+		Ceiling: s.Ceiling,
+		Join:    s.Initialised, Successor: s.Successor}
 }
 
 // Inspect runs inspect.lua. It returns the record of a lock and the time that its holder

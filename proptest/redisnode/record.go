@@ -67,7 +67,7 @@ func (r *Record) leave(now int64, name string) {
 }
 
 func (r *Record) take(c *Call, until int64, token fencing.Token) {
-	r.Nonce, r.Until, r.Token, r.Details = c.Nonce, until, token, c.Details
+	r.Nonce, r.Until, r.Token = c.Nonce, until, token
 }
 
 // Wake says which waiters a release wakes.

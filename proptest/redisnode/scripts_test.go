@@ -45,7 +45,8 @@ func (b *both) call() Call {
 	if b.last == "" || b.IntN(2) == 0 {
 		b.last = fmt.Sprintf("s%d.n.%d", b.IntN(3), b.IntN(2))
 	}
-	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Details: "d"}
+	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(),
+		Details: fmt.Sprintf("d%d", b.IntN(2))}
 	switch b.IntN(5) {
 	case 0:
 		c.Token = max(b.node.State().Floor, 1) // the largest invalid token
@@ -72,15 +73,18 @@ func (b *both) step() (what string, model, real any) {
 		if c.Token == fencing.None || b.IntN(3) > 0 {
 			c.Token, granted = fencing.None, ""
 		}
-		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, waiter, c.Waiter.Ticket, granted))
+		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL,
+			c.Details, waiter, c.Waiter.Ticket, granted))
 		return "acquire", b.node.Acquire(b.now, some, c), reply
 	case k < 8:
 		c, some := b.call(), b.some()
-		reply := b.reply(b.run(b.now, "raise", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, uint64(c.Token)))
+		reply := b.reply(b.run(b.now, "raise", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce,
+			uint64(c.Token)))
 		return "raise", b.node.Raise(b.now, some, c), reply
 	case k < 10:
 		c, some := b.call(), b.some()
-		reply := b.reply(b.run(b.now, "renew", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, uint64(c.Token)))
+		reply := b.reply(b.run(b.now, "renew", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL,
+			c.Details, uint64(c.Token)))
 		return "renew", b.node.Renew(b.now, some, c), reply
 	case k < 12:
 		return b.release()
@@ -89,7 +93,8 @@ func (b *both) step() (what string, model, real any) {
 		ceiling := min(floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
 		successor := []string{"", "h"}[b.IntN(2)]
 		model := b.node.Advance(v, f, floor, ceiling, successor)
-		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling), successor)[0]
+		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling),
+			successor)[0]
 	case k < 14:
 		f, floor, version, text := b.fleet(), b.token(), uint64(b.IntN(3)), ""
 		if version != 0 {
@@ -142,9 +147,11 @@ func (b *both) recover(k int) (string, any, any) {
 	if b.IntN(5) == 0 {
 		b.now -= min(b.now, b.Int64N(100_000)) // the clock is set back
 	}
-	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000), Successor: []string{"", "h"}[b.IntN(2)]}
+	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000),
+		Successor: []string{"", "h"}[b.IntN(2)]}
 	r.Ceiling = min(r.Floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
-	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine, r.Successor))
+	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member,
+		uint64(r.Floor), uint64(r.Ceiling), r.Quarantine, r.Successor))
 	return "init", b.node.Init(b.now, r), reply
 }
 
@@ -228,7 +235,8 @@ var outcomes = []string{
 	"acquire ok", "acquire empty", "acquire fleet", "acquire version", "acquire ended", "acquire held", "acquire ceiling",
 	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
 	"renew ok", "renew empty", "renew fleet", "renew version", "renew ended", "renew taken",
-	"advance ok", "advance empty", "advance fleet", "reserve ok", "reserve empty", "reserve fleet", "join ok", "join state", "join version", "join joining",
+	"advance ok", "advance empty", "advance fleet", "reserve ok", "reserve empty", "reserve fleet", "join ok",
+	"join state", "join version", "join joining",
 	"init ok", "init join", "init wait", "inspect waiters",
 }
 

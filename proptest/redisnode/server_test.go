@@ -30,7 +30,8 @@ func newServer(t *testing.T, addr string) *server {
 	t.Helper()
 	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), texts: map[string]string{}}
 	t.Cleanup(func() { _ = s.client.Close() })
-	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init", "reserve", "advance", "sweep"} {
+	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init",
+		"reserve", "advance", "sweep"} {
 		text, err := scripts.Text(name)
 		require.NoError(t, err)
 		s.texts[name] = text
@@ -50,7 +51,8 @@ func (s *server) keys(resources []fencing.Resource) (keys []string) {
 // run executes a script at a time. A scalar reply becomes a list of one.
 func (s *server) run(now int64, name string, keys []string, args ...any) []string {
 	s.t.Helper()
-	text := strings.ReplaceAll(s.texts[name], "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1000, now%1000*1000+999))
+	text := strings.ReplaceAll(s.texts[name], "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1000,
+		now%1000*1000+999))
 	reply, err := s.client.Eval(context.Background(), text, keys, args...).Result()
 	require.NoError(s.t, err, name)
 	list, ok := reply.([]any)
@@ -105,7 +107,8 @@ func (s *server) state() State {
 	version, voter := fields["version"]
 	return State{Voter: voter, Version: number(s.t, version), Fleet: fields["fleet"], Member: fields["member"],
 		Max: token("max"), Floor: token("floor"), Ceiling: token("ceiling"),
-		Initialised: fields["initialised"], Successor: fields["successor"], Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
+		Initialised: fields["initialised"], Successor: fields["successor"], Join: fields["join"],
+		Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
 }
 
 // lives returns the lives with a state, sorted.
@@ -138,9 +141,11 @@ func (s *server) record(resource fencing.Resource) Record {
 	require.NoError(s.t, err)
 	queue, err := s.client.ZRangeWithScores(context.Background(), s.key("waiting", string(resource)), 0, -1).Result()
 	require.NoError(s.t, err)
-	r := Record{Nonce: fields["nonce"], Until: int64(number(s.t, fields["until"])), Token: fencing.Token(number(s.t, fields["token"])),
+	r := Record{Nonce: fields["nonce"], Until: int64(number(s.t, fields["until"])),
+		Token:   fencing.Token(number(s.t, fields["token"])),
 		Counter: fencing.Token(number(s.t, fields["counter"])), Details: fields["details"],
-		Released: fields["released"], Ended: fencing.Token(number(s.t, fields["ended"])), Broken: fields["broken"], Waiting: fields["waiting"] == "1"}
+		Released: fields["released"], Ended: fencing.Token(number(s.t, fields["ended"])), Broken: fields["broken"],
+		Waiting: fields["waiting"] == "1"}
 	for _, w := range queue {
 		r.Waiters = append(r.Waiters, Waiter{Ticket: int64(w.Score), Name: w.Member.(string)})
 	}

@@ -74,6 +74,14 @@ func (s *State) accept(c *Call, token fencing.Token) Reply {
 	return Reply{Token: token}
 }
 
+// until returns when the lease of a call ends on the node: never earlier than it would without the call.
+func (r *Record) until(now int64, c *Call) int64 {
+	if r.Nonce == c.Nonce {
+		return max(r.Until, now+c.TTL)
+	}
+	return now + c.TTL
+}
+
 // Acquire is acquire.lua.
 func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	if reply, ok := s.admit(c); !ok {
@@ -111,10 +119,13 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 		return Reply{Reason: AtCeiling}
 	}
 	for _, r := range locks {
+		if r.Nonce != c.Nonce {
+			r.Details = c.Details
+		}
 		if c.Token == fencing.None {
-			r.take(c, now+c.TTL, token)
+			r.take(c, r.until(now, c), token)
 		} else {
-			r.take(c, now+c.TTL, c.Token)
+			r.take(c, r.until(now, c), c.Token)
 			r.Counter = token
 		}
 		if c.Waiter.Name != "" {
@@ -168,7 +179,8 @@ func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
 		if last := r.last(s); last > c.Token {
 			r.Counter = last
 		}
-		r.take(c, now+c.TTL, c.Token)
+		r.Details = c.Details
+		r.take(c, r.until(now, c), c.Token)
 	}
 	return s.accept(c, c.Token)
 }
@@ -251,6 +263,7 @@ func (s *State) Init(now int64, r *Range) Reply {
 		return Reply{Reason: Quarantined, Left: left}
 	}
 	floor := max(r.Floor, r.Reserved)
-	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling, Initialised: r.Join, Successor: r.Successor}
+	*s = State{Voter: true, Version: max(r.Version, s.Version), Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor,
+		Ceiling: r.Ceiling, Initialised: r.Join, Successor: r.Successor}
 	return Reply{}
 }

@@ -29,6 +29,8 @@ type Bounds struct {
 	Leases bool // granted attempts are renewed on a quorum, released, broken, and expire
 	// Maintenance restarts or replaces one node at a time while the first attempt, which is granted, is renewed.
 	Maintenance bool
+	// QuorumFirst: attempts ask a quorum of the nodes first, and end with the releases that quorum.Attempt decides.
+	QuorumFirst bool
 	Fail        bool // clients time out on nodes
 	Copies      bool // acquires may arrive twice
 	Idle        bool // idle records may be dropped
@@ -59,7 +61,7 @@ const (
 	EmptyFromOthers
 	InitWithoutJoin
 	JoinNonceTwice
-	RangeTwice
+	EndedLivesReport
 	MoveWithoutPrepare
 	FloorOnAFew
 	LastTokenBehind
@@ -97,6 +99,8 @@ const (
 	EndingsByName
 	EndingsWhereHeld
 	VoteWithoutQuarantine
+	ReleaseAcceptedOnly
+	NoLateCopies
 )
 
 func (b *Bounds) fleets() []uint8 {
@@ -115,7 +119,8 @@ func (b *Bounds) members(fleet uint8) uint8 {
 // First returns the initial state: all nodes of the first fleet vote.
 func (b *Bounds) First() State {
 	w := State{Left: budget{
-		Losses: uint8(b.Losses), Replaced: uint8(b.Replaced), Back: uint8(b.Back), Ranges: uint8(b.Ranges), Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),
+		Losses: uint8(b.Losses), Replaced: uint8(b.Replaced), Back: uint8(b.Back), Ranges: uint8(b.Ranges),
+		Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),
 		Grants: uint8(b.Grants), Restores: uint8(b.Restores), Backups: uint8(min(1, b.Restores)),
 		Breaks: uint8(b.Breaks),
 	}}

@@ -1,24 +1,113 @@
 package redlock
 
 import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// start starts an attempt: it sends the acquire to the lives of a topology.
-func (s *Search) start(w *State, a int, index uint8) {
+// clientEvents yields the decisions of the client of an attempt that depend on time.
+func (s *Search) clientEvents(w *State, a uint8, yield func(event)) {
+	at := &w.Attempts[a]
+	if !s.QuorumFirst || at.Ended {
+		return
+	}
+	if at.Outcome == quorum.Wait {
+		yield(event{restAsked, a, 0, 0, 0})
+	}
+	if at.Outcome == quorum.Granted && !at.Spread {
+		yield(event{grantSpread, a, 0, 0, 0})
+	}
+	yield(event{attemptEnds, a, 0, 0, 0})
+}
+
+func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
+	at, to, x := &w.Attempts[a], &w.Nodes[n], &w.Nodes[n].Exchanges[a]
+	s.targets(to, at.Topology, func(m uint8) {
+		if x.Acquire == sent || x.Acquire == abandoned {
+			yield(event{acquireArrives, a, n, m, 0})
+		}
+		if x.Raise == sent || x.Raise == abandoned {
+			yield(event{raiseArrives, a, n, m, 0})
+		}
+		if x.Release == sent {
+			yield(event{endArrives, a, n, m, 0})
+		}
+		if at.Outcome == quorum.Granted && to.Servers[m].Lock == a+1 && !s.QuorumFirst {
+			yield(event{lateRaise, a, n, m, 0})
+		}
+	})
+	if x.Acquire == answered {
+		yield(event{acquireAnswered, a, n, 0, 0})
+	}
+	if s.Fail && (x.Acquire == sent || x.Acquire == answered) {
+		yield(event{giveUp, a, n, 0, 0})
+	}
+	if x.Raise == answered {
+		yield(event{raiseAnswered, a, n, 0, 0})
+	}
+	if !s.Renew || at.Outcome != quorum.Granted {
+		return
+	}
+	s.targets(to, at.Topology, func(m uint8) { yield(event{spreadArrives, a, n, m, 0}) })
+	for i, t := range w.Topologies {
+		if t.Version != 0 && s.members(t.Fleet)>>n&1 == 1 {
+			s.targets(to, uint8(i), func(m uint8) { yield(event{renewArrives, a, n, m, uint8(i)}) })
+		}
+	}
+}
+
+// applyClient executes an event of the client of an attempt with Bounds.QuorumFirst.
+func (s *Search) applyClient(w *State, e event) (bool, error) {
+	was := w.Nodes
+	var err error
+	switch a := int(e.A); e.Kind {
+	case restAsked:
+		err = s.step(w, a, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.AskRest() })
+	case grantSpread:
+		return true, s.step(w, a, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.SpreadGrant() })
+	case attemptEnds:
+		return true, s.end(w, a)
+	case endArrives:
+		x := &w.Nodes[e.B].Exchanges[a]
+		x.Release = done
+		s.release(w, a, int(e.B), int(e.C), redisnode.Released, x.Refuses)
+	}
+	return was != w.Nodes, err
+}
+
+// start starts an attempt under a topology: it sends the acquire to the lives of the first nodes, or of all
+// nodes if first is 0.
+func (s *Search) start(w *State, a int, first, index uint8) error {
 	under := w.Topologies[index]
 	w.Attempts[a] = attempt{Started: true, Topology: index, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
 	if s.Broken == NewVersionOldPolicies {
 		w.Attempts[a].Version = w.Log.Version
 	}
-	for n := range s.Nodes {
-		x := &w.Nodes[n].Exchanges[a]
-		switch {
-		case s.members(under.Fleet)>>n&1 == 0:
-		case w.Nodes[n].Topologies[index] != 0:
-			x.Acquire = sent
-		default: // no life votes
-			x.Acquire, x.Vote = done, quorum.Failed
+	return s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+		ask := quorum.Nodes(0)
+		for i, n := range nodes {
+			if first == 0 || first>>n&1 == 1 {
+				ask |= 1 << i
+			}
+		}
+		return core.Ask(ask)
+	})
+}
+
+// firsts yields the sets of nodes that an attempt may ask first: any quorum of the nodes of a fleet.
+func (s *Search) firsts(fleet uint8, yield func(first uint8)) {
+	if !s.QuorumFirst {
+		yield(0)
+		return
+	}
+	members := s.members(fleet)
+	for first := range uint8(1) << s.Nodes {
+		if first&^members == 0 && bits.OnesCount8(first) == quorum.Size(bits.OnesCount8(members)) {
+			yield(first)
 		}
 	}
 }
@@ -44,15 +133,24 @@ func (s *Search) targets(n *node, index uint8, yield func(server uint8)) {
 	}
 }
 
-// arriveAcquire executes an acquire on a server.
-func (s *Search) arriveAcquire(w *State, a, n int, m uint8) {
+// arriveAcquire executes an acquire on a server. Once the attempt is granted, the acquire has the granted token.
+func (s *Search) arriveAcquire(w *State, a, n int, m uint8) error {
 	x := &w.Nodes[n].Exchanges[a]
-	says, t := s.run(w, acquire, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), 0)
+	granted := token(0)
+	if x.Informed {
+		granted = w.Attempts[a].Token
+	}
+	says, t := s.run(w, acquire, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), granted)
 	if x.Acquire == sent {
 		x.Acquire, x.Answer, x.Token = answered, says, t
 	} else if !s.Copies {
 		x.Acquire = done
 	}
+	if x.Release == done && !x.Refuses {
+		return Violation(fmt.Sprintf("an acquire of attempt %c arrives at node %d after its release, which did not refuse it",
+			'A'+rune(a), n))
+	}
+	return nil
 }
 
 // arriveRaise executes a raise on a server.
@@ -66,59 +164,116 @@ func (s *Search) arriveRaise(w *State, a, n int, m uint8) {
 	}
 }
 
-// answer delivers the answer of a node to the client, which runs quorum.Attempt.
-func (s *Search) answer(w *State, a, n int, e kind) error {
+// step runs a step of the quorum.Attempt of an attempt, on the nodes of its fleet, and sends its requests.
+func (s *Search) step(w *State, a int, do func(core *quorum.Attempt, nodes []int) quorum.Requests) error {
 	at := &w.Attempts[a]
 	var votes [maxNodes]quorum.Vote
-	var nodes [maxNodes]int
-	count, self := 0, 0
-	for i := range s.Nodes {
-		if s.members(at.Fleet)>>i&1 == 0 {
+	var all [maxNodes]int
+	nodes := all[:0]
+	core := quorum.Attempt{Proposed: large(at.Proposed), Outcome: at.Outcome, Token: large(at.Token),
+		Spread: at.Spread, Ended: at.Ended}
+	for n := range s.Nodes {
+		if s.members(at.Fleet)>>n&1 == 0 {
 			continue
 		}
-		if i == n {
-			self = count
+		x, bit := &w.Nodes[n].Exchanges[a], quorum.Nodes(1)<<len(nodes)
+		votes[len(nodes)] = quorum.Vote{State: x.Vote, Token: large(x.Accepted), Raising: x.Raising}
+		switch x.Acquire {
+		case unsent:
+			core.Unasked |= bit
+		case sent, answered:
+			core.Pending |= bit
 		}
-		x := &w.Nodes[i].Exchanges[a]
-		votes[count] = quorum.Vote{State: x.Vote, Token: large(x.Accepted), Raising: x.Raising}
-		nodes[count] = i
-		count++
-	}
-	running := quorum.Resume(votes[:count], large(at.Proposed), 0)
-	x := &w.Nodes[n].Exchanges[a]
-	var raises []quorum.Raise
-	switch e {
-	case acquireAnswered:
-		raises = running.Answer(self, quorum.Vote{State: x.Answer, Token: large(x.Token)})
-		x.Acquire, x.Answer, x.Token = done, 0, 0
-	case giveUp:
-		raises = running.Answer(self, quorum.Vote{State: quorum.Failed})
-		x.Acquire, x.Answer, x.Token = abandon(x.Acquire), 0, 0
-	case raiseAnswered:
-		says := quorum.Vote{State: quorum.Refused}
-		if x.RaiseOK {
-			says = quorum.Vote{State: quorum.Accepted, Token: large(x.RaiseTo)}
+		if x.Took {
+			core.Accepted |= bit
 		}
-		raises = running.Raised(self, large(x.RaiseTo), says)
-		x.Raise, x.RaiseTo, x.RaiseOK = unsent, 0, false
+		if x.Late {
+			core.Unanswered |= bit
+		}
+		if x.Informed {
+			core.Informed |= bit
+		}
+		nodes = append(nodes, n)
 	}
-	for i, v := range running.Votes() {
-		x := &w.Nodes[nodes[i]].Exchanges[a]
+	core.Votes = votes[:len(nodes)]
+	send := do(&core, nodes)
+	for i, n := range nodes {
+		x, v := &w.Nodes[n].Exchanges[a], core.Votes[i]
 		x.Vote, x.Accepted, x.Raising = v.State, small(v.Token), v.Raising
+		if s.QuorumFirst {
+			x.Took, x.Late, x.Informed = core.Accepted.Has(i), core.Unanswered.Has(i), core.Informed.Has(i)
+		}
+		if send.Raise.Has(i) {
+			x.Raise, x.RaiseTo, x.RaiseOK = sent, small(send.RaiseTo), false
+		}
+		if send.Acquire.Has(i) {
+			x.Acquire = sent
+		}
+		if send.Acquire.Has(i) && w.Nodes[n].Topologies[at.Topology] == 0 { // no life votes
+			x.Acquire, x.Vote = done, quorum.Failed
+		}
 	}
-	for _, r := range raises {
-		x := &w.Nodes[nodes[r.Node]].Exchanges[a]
-		x.Raise, x.RaiseTo, x.RaiseOK = sent, small(r.Token), false
+	at.Proposed, at.Spread, at.Ended = small(core.Proposed), core.Spread && s.QuorumFirst, core.Ended
+	if at.Outcome != quorum.Wait {
+		return nil
 	}
-	at.Proposed = small(running.Proposed())
-	outcome, t := running.Outcome(), small(running.Token())
+	outcome, t := core.Outcome, small(core.Token)
 	if s.Broken == NoWriteBack && at.Proposed != 0 {
 		outcome, t = quorum.Granted, at.Proposed
 	}
 	return s.decided(w, a, outcome, t)
 }
 
-// decided ends an attempt. Messages to nodes stay in flight.
+// answer delivers the answer of a node to the client.
+func (s *Search) answer(w *State, a, n int, e kind) error {
+	return s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+		x, self := &w.Nodes[n].Exchanges[a], slices.Index(nodes, n)
+		was := *x
+		switch e {
+		case acquireAnswered:
+			x.Acquire, x.Answer, x.Token = done, 0, 0
+			return core.Answer(self, quorum.Vote{State: was.Answer, Token: large(was.Token)}, false)
+		case giveUp:
+			x.Acquire, x.Answer, x.Token = abandon(x.Acquire), 0, 0
+			return core.Answer(self, quorum.Vote{State: quorum.Failed}, true)
+		}
+		says := quorum.Vote{State: quorum.Refused}
+		if x.RaiseOK {
+			says = quorum.Vote{State: quorum.Accepted, Token: large(x.RaiseTo)}
+		}
+		x.Raise, x.RaiseTo, x.RaiseOK = unsent, 0, false
+		return core.Raised(self, large(was.RaiseTo), says, false)
+	})
+}
+
+// end ends an attempt, at any time, and sends its releases. Every node that has the lock for it must get one,
+// and refuse an acquire that is in flight.
+func (s *Search) end(w *State, a int) (err error) {
+	w.Attempts[a].Over = true
+	_ = s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+		release, late := core.End()
+		switch s.Broken {
+		case ReleaseAcceptedOnly:
+			release &= core.Accepted
+		case NoLateCopies:
+			late = 0
+		}
+		for i, n := range nodes {
+			x := &w.Nodes[n].Exchanges[a]
+			holds := slices.ContainsFunc(w.Nodes[n].Servers[:], func(m server) bool { return m.Lock == uint8(a)+1 && !m.Gone })
+			if (holds || x.Acquire == sent || x.Acquire == abandoned) && !release.Has(i) && err == nil {
+				err = Violation(fmt.Sprintf("node %d gets no release of attempt %c", n, 'A'+rune(a)))
+			}
+			if release.Has(i) {
+				x.Release, x.Refuses = sent, late.Has(i)
+			}
+		}
+		return quorum.Requests{}
+	})
+	return err
+}
+
+// decided records the outcome of an attempt. Messages to nodes stay in flight.
 func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error {
 	if outcome == quorum.Wait {
 		return nil
@@ -129,6 +284,9 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 		err = w.granted(t, at.Before)
 	}
 	at.Outcome, at.Token, at.Proposed, at.Before = outcome, t, 0, 0
+	if s.QuorumFirst { // the client still takes answers
+		return err
+	}
 	for n := range s.Nodes {
 		x := &w.Nodes[n].Exchanges[a]
 		*x = exchange{Acquire: abandon(x.Acquire), Raise: x.Raise, RaiseTo: x.RaiseTo}

@@ -7,11 +7,13 @@
 // a grant that starts after another was completed has a larger token (T2). With
 // [Bounds].Leases it also follows granted leases: see leases.go.
 //
+// With [Bounds].QuorumFirst, attempts ask a quorum of the nodes first and may end at any time, and the search checks
+// that no node keeps the lock of an ended attempt.
+//
 // Production code in it: quorum.Attempt, quorum.Renewal, quorum.GrantedToken and package
-// recovery. Nodes are those of package redisnode. The Raft log is an atomic register with the rules of raftstore/machine.
-// Requests and answers may be delayed forever, clients may use any topology that ever had
-// the lock in efficiency mode, messages of the keeper may arrive at any time, and a lock
-// may end at any time.
+// recovery. Nodes are those of package redisnode. The Raft log is an atomic register with the rules of
+// raftstore/machine. Requests and answers may be delayed forever, clients may use any topology that ever had
+// the lock in efficiency mode, messages of the keeper may arrive at any time, and a lock may end at any time.
 //
 // An address may move to a new server while the old one lives on, and any process may keep
 // its connections to the old one. A service names the lives that vote, and closes older

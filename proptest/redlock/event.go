@@ -1,8 +1,9 @@
 package redlock
 
 import (
+	"math/bits"
+
 	"github.com/leased-project/leased/proptest/redisnode"
-	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
@@ -51,11 +52,15 @@ const (
 	breakArrives
 	lockExpires
 	renewalRound
+	restAsked
+	grantSpread
+	attemptEnds
+	endArrives
 )
 
 // event is one step. Of an attempt: A is the attempt, B the node, C its server, D a
-// topology. Of a node: A is the node, B its server, C and D parameters. Of a renewal: C is a
-// mask of nodes.
+// topology. Of the start of an attempt: B is a mask of nodes, C a topology. Of a node: A is the node, B its
+// server, C and D parameters. Of a renewal: C is a mask of nodes.
 type event struct {
 	Kind       kind
 	A, B, C, D uint8
@@ -67,7 +72,7 @@ func (s *Search) events(w *State, yield func(event)) {
 		if !w.Attempts[a].Started {
 			for i, t := range w.Topologies {
 				if t.Version != 0 {
-					yield(event{startAttempt, uint8(a), 0, uint8(i), 0})
+					s.firsts(t.Fleet, func(first uint8) { yield(event{startAttempt, uint8(a), first, uint8(i), 0}) })
 				}
 			}
 			break // attempts are interchangeable, so they start in order
@@ -76,6 +81,7 @@ func (s *Search) events(w *State, yield func(event)) {
 			s.attemptEvents(w, uint8(a), uint8(n), yield)
 		}
 		s.leaseEvents(w, uint8(a), yield)
+		s.clientEvents(w, uint8(a), yield)
 	}
 	for n := range uint8(s.Nodes) {
 		s.nodeEvents(w, n, yield)
@@ -91,39 +97,6 @@ func (s *Search) events(w *State, yield func(event)) {
 	}
 	if !s.Standalone {
 		s.logEvents(w, yield)
-	}
-}
-
-func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
-	at, to, x := &w.Attempts[a], &w.Nodes[n], &w.Nodes[n].Exchanges[a]
-	s.targets(to, at.Topology, func(m uint8) {
-		if x.Acquire == sent || x.Acquire == abandoned {
-			yield(event{acquireArrives, a, n, m, 0})
-		}
-		if x.Raise == sent || x.Raise == abandoned {
-			yield(event{raiseArrives, a, n, m, 0})
-		}
-		if at.Outcome == quorum.Granted && to.Servers[m].Lock == a+1 {
-			yield(event{lateRaise, a, n, m, 0})
-		}
-	})
-	if x.Acquire == answered {
-		yield(event{acquireAnswered, a, n, 0, 0})
-	}
-	if s.Fail && (x.Acquire == sent || x.Acquire == answered) {
-		yield(event{giveUp, a, n, 0, 0})
-	}
-	if x.Raise == answered {
-		yield(event{raiseAnswered, a, n, 0, 0})
-	}
-	if !s.Renew || at.Outcome != quorum.Granted {
-		return
-	}
-	s.targets(to, at.Topology, func(m uint8) { yield(event{spreadArrives, a, n, m, 0}) })
-	for i, t := range w.Topologies {
-		if t.Version != 0 && s.members(t.Fleet)>>n&1 == 1 {
-			s.targets(to, uint8(i), func(m uint8) { yield(event{renewArrives, a, n, m, uint8(i)}) })
-		}
 	}
 }
 
@@ -190,7 +163,8 @@ func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
 			yield(event{ceilingRaised, n, m, 0, 0})
 		}
 	}
-	if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 && w.Nodes[n].Log.Life.server() == int(m) {
+	if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 &&
+		w.Nodes[n].Log.Life.server() == int(m) {
 		yield(event{otherCall, n, m, 0, 0})
 	}
 	if s.Late {
@@ -206,7 +180,8 @@ func (s *Search) recoverEvents(w *State, n, m uint8, yield func(event)) {
 		return
 	}
 	assigned := at.Join != 0 && r.Version != 0 && r.Life == lifeOf(int(m), at.Join)
-	if (at.Join == 0 || s.Late && assigned) && (w.Left.Ranges > 0 && int(at.Joins) < len(joins)-1 || s.Broken == JoinNonceTwice) {
+	if (at.Join == 0 || s.Late && assigned) && (w.Left.Ranges > 0 && int(at.Joins) < len(joins)-1 ||
+		s.Broken == JoinNonceTwice) {
 		yield(event{joinNode, n, m, 0, 0})
 	}
 	if at.Join != 0 && !assigned && w.Left.Ranges > 0 {
@@ -248,7 +223,12 @@ func (s *Search) logEvents(w *State, yield func(event)) {
 		}
 	}
 	if w.Open[0] != 0 {
-		yield(event{setClosed, 0, 0, 0, 0})
+		yield(event{setClosed, 0, 0, everyone, 0})
+		for heard := range everyone {
+			if bits.OnesCount8(heard) == s.Nodes/2+1 && heard>>s.Nodes == 0 {
+				yield(event{setClosed, 0, 0, heard, 0})
+			}
+		}
 		if s.Time {
 			yield(event{timeClosesSets, 0, 0, 0, 0})
 		}
@@ -259,11 +239,9 @@ func (s *Search) logEvents(w *State, yield func(event)) {
 func (s *Search) apply(w *State, e event) (bool, error) {
 	switch e.Kind {
 	case startAttempt:
-		s.start(w, int(e.A), e.C)
-		return true, nil
+		return true, s.start(w, int(e.A), e.B, e.C)
 	case acquireArrives:
-		s.arriveAcquire(w, int(e.A), int(e.B), e.C)
-		return true, nil
+		return true, s.arriveAcquire(w, int(e.A), int(e.B), e.C)
 	case raiseArrives:
 		s.arriveRaise(w, int(e.A), int(e.B), e.C)
 		return true, nil
@@ -281,11 +259,13 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		s.run(w, op, int(e.A), to, under, w.Attempts[e.A].Token)
 		return was != *to, nil
 	case releaseArrives:
-		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Released), nil
+		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Released, true), nil
 	case breakArrives:
-		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Broken), nil
+		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Broken, true), nil
 	case renewalRound:
 		return s.renewal(w, int(e.A), e.C, e.D)
+	case restAsked, grantSpread, attemptEnds, endArrives:
+		return s.applyClient(w, e)
 	}
 	if s.Standalone {
 		if changed, ok := s.applyStandalone(w, e); ok {
@@ -363,7 +343,7 @@ func (s *Search) applyLog(w *State, e event) (bool, error) {
 	case nodeReportsForReconcile:
 		return s.reportForReconcile(w, int(e.A)), nil
 	case setClosed:
-		return s.closeSets(w), nil
+		return s.closeSets(w, e.C), nil
 	case timeClosesSets:
 		return s.timeCloses(w), nil
 	case fleetForced:

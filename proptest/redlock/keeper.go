@@ -1,13 +1,15 @@
 package redlock
 
 import (
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // goal returns the state that every node should reach, for the given nodes of the fleet.
 func (s *Search) goal(w *State, from *register, nodes ...int) recovery.Goal {
-	g := recovery.Goal{Version: uint64(from.Version), Fleet: fleetNames[from.Fleet], Floor: large(from.Floor), Ceiling: large(from.Ceiling),
+	g := recovery.Goal{Version: uint64(from.Version), Fleet: fleetNames[from.Fleet], Floor: large(from.Floor),
+		Ceiling:   large(from.Ceiling),
 		Successor: fleetNames[from.NextFleet]}
 	for _, n := range nodes {
 		g.Lives = append(g.Lives, lifeNames[w.Nodes[n].Log.Life])
@@ -33,7 +35,7 @@ func (s *Search) commit(w *State, change func(*register)) {
 func (s *Search) forgetReached(w *State) {
 	for n := range s.Nodes {
 		for m := range w.Nodes[n].Count {
-			w.Nodes[n].Servers[m].Reached = false
+			w.Nodes[n].Servers[m].Reached, w.Nodes[n].Servers[m].ReachedMax = false, 0
 		}
 	}
 }
@@ -97,8 +99,7 @@ func (to *server) dropInit() {
 	to.InitJoin, to.InitVersion, to.InitFleet, to.InitFloor, to.InitCeiling, to.InitSuccessor = 0, 0, 0, 0, 0, 0
 }
 
-// assign is the log entry that names the life of a server and its join nonce, and assigns
-// a range to it.
+// assign is the log entry that names the life of a server and its join nonce.
 func (s *Search) assign(w *State, n, m int) bool {
 	to := &w.Nodes[n]
 	named := lifeOf(m, to.Servers[m].Join)
@@ -110,27 +111,24 @@ func (s *Search) assign(w *State, n, m int) bool {
 		top = max(top, w.Nodes[i].current().Max)
 	}
 	s.commit(w, func(l *register) {
-		to.Log = member{Life: named, Version: l.Version + 1, Floor: l.Ceiling, Ceiling: l.Ceiling + jump}
-		switch s.Broken {
-		case EmptyFromOthers:
-			to.Log.Floor, to.Log.Ceiling = top, l.Ceiling
-		case RangeTwice:
-			to.Log.Floor, to.Log.Ceiling = l.Ceiling-jump, l.Ceiling
+		to.Log = member{Life: named, Version: l.Version + 1, Floor: l.Floor}
+		if s.Broken == EmptyFromOthers {
+			to.Log.Floor = top
 		}
-		l.Ceiling = to.Log.Ceiling
+		l.Ceiling = max(l.Ceiling, l.Floor+jump)
 	})
 	w.Left.Ranges--
 	return true
 }
 
-// sendInit sends the range to the server, when the older sets of lives are closed.
+// sendInit sends the floor to the server, when the older sets of lives are closed.
 func (s *Search) sendInit(w *State, n, m int) bool {
 	to, r := &w.Nodes[n].Servers[m], &w.Nodes[n].Log
 	if r.Version == 0 || r.Life != lifeOf(m, to.Join) || !s.mayInit(w, r.Version) {
 		return false
 	}
 	was := *to
-	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, r.Ceiling
+	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, w.Log.Ceiling
 	to.InitVersion, to.InitSuccessor = max(r.Version, w.Log.Version), w.Log.NextFleet
 	return *to != was
 }
@@ -151,7 +149,8 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	if s.Broken == InitWithoutJoin {
 		s.state.Join = joins[to.InitJoin]
 	}
-	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet], Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling),
+	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet],
+		Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling),
 		Successor: fleetNames[to.InitSuccessor]}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
@@ -195,12 +194,15 @@ func (s *Search) report(w *State, n, m int) bool {
 	if to.Reached || !s.goal(w, &w.Log, n).Met([]recovery.Report{w.Nodes[n].report(m)}) {
 		return false
 	}
-	to.Reached = true
+	to.Reached, to.ReachedMax = true, to.Max
 	return true
 }
 
 // met reports whether a quorum has reached the log's goal.
-func (s *Search) met(w *State) bool {
+func (s *Search) met(w *State) bool { return s.granted(w) != fencing.None }
+
+// granted returns the largest token that can have been granted before a quorum reached the log's goal, or None.
+func (s *Search) granted(w *State) fencing.Token {
 	var all [maxNodes]int
 	nodes, some := all[:0], false
 	reports := make([]recovery.Report, 0, maxNodes)
@@ -211,18 +213,20 @@ func (s *Search) met(w *State) bool {
 		nodes = append(nodes, n)
 		var r recovery.Report
 		if named := w.Nodes[n].Log.Life; named != 0 && w.Nodes[n].Servers[named.server()].Reached {
-			r, some = recovery.Report{Reached: true, Server: serverNames[named.server()+1], Live: &recovery.State{Join: joins[named.join()],
-				Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Floor: large(w.Log.Floor)}}, true
+			r, some = recovery.Report{Reached: true, Server: serverNames[named.server()+1],
+				Live: &recovery.State{Join: joins[named.join()],
+					Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Floor: large(w.Log.Floor),
+					Max: large(w.Nodes[n].Servers[named.server()].ReachedMax)}}, true
 		}
 		reports = append(reports, r)
 	}
 	switch {
 	case s.Broken == MoveWithoutPrepare:
-		return true
+		return large(w.Log.Ceiling)
 	case s.Broken == FloorOnAFew && some:
-		return true
+		return large(w.Log.Ceiling)
 	}
-	return s.goal(w, &w.Log, nodes...).Met(reports)
+	return s.goal(w, &w.Log, nodes...).Granted(reports)
 }
 
 // move begins a migration of the lock to the other mode.
@@ -234,13 +238,14 @@ func (s *Search) move(w *State) {
 		}
 		l.Next = efficiency
 		l.Floor = max(l.Floor, l.Last)
-		l.Ceiling = max(l.Ceiling, l.Last) + jump
+		l.Ceiling = max(l.Ceiling, l.Last+jump)
 	})
 	w.Left.Moves--
 }
 
 // finish completes a reconciliation, a change of fleet, or a migration.
 func (s *Search) finish(w *State) {
+	granted := small(s.granted(w))
 	s.commit(w, func(l *register) {
 		switch {
 		case l.Reconciled:
@@ -261,7 +266,7 @@ func (s *Search) finish(w *State) {
 		case l.Next == correctness:
 			l.Mode, l.Next = correctness, none
 			if s.Broken != LastTokenBehind {
-				l.Last = max(l.Last, l.Ceiling)
+				l.Last = max(l.Last, granted)
 			}
 		default:
 			l.Mode, l.Next = efficiency, none

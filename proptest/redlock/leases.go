@@ -73,10 +73,11 @@ func (s *Search) endEvents(w *State, a, n, m uint8, yield func(event)) {
 	}
 }
 
-// release executes a release or a break on a server. An attempt that was not granted has no token.
-func (s *Search) release(w *State, a, n, m int, cause string) bool {
+// release executes a release or a break on a server, which refuses late copies of the attempt if refuse is set. An
+// attempt that was not granted has no token.
+func (s *Search) release(w *State, a, n, m int, cause string, refuse bool) bool {
 	at, was := &w.Attempts[a], *w
-	end := redisnode.End{Nonce: nonces[a+1], Cause: cause, Wake: redisnode.WakeNone, Refuse: true}
+	end := redisnode.End{Nonce: nonces[a+1], Cause: cause, Wake: redisnode.WakeNone, Refuse: refuse}
 	if at.Outcome == quorum.Granted {
 		end.Token = large(at.Token)
 	}

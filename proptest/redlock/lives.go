@@ -1,6 +1,15 @@
 package redlock
 
-import "github.com/leased-project/leased/redlockadapter/recovery"
+import (
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// The nodes that a leader has heard of.
+const (
+	nobody   uint8 = 0
+	everyone uint8 = 1<<maxNodes - 1
+)
 
 // replace moves an address to a new server. The old one keeps its state, and any process
 // may keep its connections to it.
@@ -49,14 +58,10 @@ func (s *Search) disconnect(w *State) {
 	}
 }
 
-// open appends the present set of lives to the open ones. It returns false if there are
+// open appends the present set of lives to the open ones, if a client may have used it. It returns false if there are
 // too many.
 func (s *Search) open(w *State) bool {
-	some := false
-	for n := range s.Nodes {
-		some = some || w.Nodes[n].Log.Life != 0
-	}
-	if !some {
+	if !w.Log.Ready {
 		return true
 	}
 	for i := range w.Open {
@@ -71,14 +76,33 @@ func (s *Search) open(w *State) bool {
 	return false
 }
 
-// closeOldest drops the oldest open set.
-func (s *Search) closeOldest(w *State) {
+// waits reports whether a life waits for a set to be closed.
+func (w *State) waits(r *member) bool {
+	return r.Version != 0 && w.Open[0] != 0 && w.Open[0] < r.Version
+}
+
+// closeOldest closes the oldest open set and gives a floor to the lives that waited for it. granted is the largest token
+// that the set can have granted, or None if that is unknown.
+func (s *Search) closeOldest(w *State, granted fencing.Token) {
+	var waited [maxNodes]bool
+	for n := range s.Nodes {
+		waited[n] = w.waits(&w.Nodes[n].Log)
+	}
 	copy(w.Open[:], w.Open[1:])
 	w.Open[maxOpen-1] = 0
 	for n := range s.Nodes {
 		lives := &w.Nodes[n].Open
 		copy(lives[:], lives[1:])
 		lives[maxOpen-1] = 0
+	}
+	floor, ceiling := max(w.Log.Floor, small(granted)), w.Log.Ceiling
+	if granted == fencing.None {
+		floor, ceiling = w.Log.Ceiling, w.Log.Ceiling+jump
+	}
+	for n := range s.Nodes {
+		if r := &w.Nodes[n].Log; waited[n] && !w.waits(r) && s.Broken != EmptyFromOthers {
+			r.Floor, w.Log.Ceiling = floor, ceiling
+		}
 	}
 }
 
@@ -90,12 +114,11 @@ func (s *Search) clearLives(w *State) {
 	}
 }
 
-// closing runs recovery.Set.Closing on an open set. If the leader is silenced, it reaches
-// no node; otherwise it has heard of every server of every address.
-func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
+// closing runs recovery.Set.Closing and Granted on an open set. The leader has heard of every server of these nodes.
+func (s *Search) closing(w *State, i int, heard uint8) (recovery.Closing, fencing.Token) {
 	set := recovery.Set{Version: uint64(w.Open[i])}
 	var reports []recovery.Report
-	refusing := 0
+	refusing, top := 0, fencing.None
 	for n := range s.Nodes {
 		if s.members(w.Log.Fleet)>>n&1 == 0 {
 			continue
@@ -104,7 +127,7 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 		best := recovery.Report{}
 		for m := range int(w.Nodes[n].Count) {
 			r := w.Nodes[n].report(m)
-			if silenced {
+			if heard>>n&1 == 0 {
 				break
 			}
 			if m == int(w.Nodes[n].Current) && !best.Reached {
@@ -119,14 +142,21 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 			named = "" // as if it refused
 		}
 		set.Lives, reports = append(set.Lives, named), append(reports, best)
+		if best.Live != nil {
+			top = max(top, best.Live.Max)
+		}
 		if now := &w.Nodes[n]; now.Log.Life != now.Open[i] || now.Servers[now.Log.Life.server()].Version > w.Open[i] {
 			refusing++
 		}
 	}
 	if s.Broken == NewLifeCounts && refusing > len(reports)/2 {
-		return recovery.Closed
+		return recovery.Closed, set.Granted(reports)
 	}
-	return set.Closing(reports)
+	granted := set.Granted(reports)
+	if s.Broken == EndedLivesReport { // those that are left are enough
+		granted = max(1, top)
+	}
+	return set.Closing(reports), granted
 }
 
 // unborn reports whether a server is the one that an open set names, and does not vote in
@@ -134,19 +164,24 @@ func (s *Search) closing(w *State, i int, silenced bool) recovery.Closing {
 // life that refuses it and that they do not name was initialised when they were closed.)
 func (s *Search) unborn(n *node, version uint8, i, m int) bool {
 	named := n.Open[i]
-	if s.Broken == OtherLifeRefuses && named != 0 && named != unknown && named.server() == m && n.Servers[m].Initialised != named.join() {
+	if s.Broken == OtherLifeRefuses && named != 0 && named != unknown && named.server() == m &&
+		n.Servers[m].Initialised != named.join() {
 		return n.Servers[m].Version > version
 	}
-	return (s.Broken == UnbornRefuses || s.Broken == CloseLastSet) && named != 0 && named != unknown && named.server() == m && n.Servers[m].Version == 0
+	return (s.Broken == UnbornRefuses || s.Broken == CloseLastSet) && named != 0 && named != unknown &&
+		named.server() == m && n.Servers[m].Version == 0
 }
 
-// closeSets drops the oldest open set if it is closed.
-func (s *Search) closeSets(w *State) bool {
-	if w.Open[0] == 0 || s.closing(w, 0, false) != recovery.Closed {
+// closeSets drops the oldest open set if it is closed according to these nodes.
+func (s *Search) closeSets(w *State, heard uint8) bool {
+	if w.Open[0] == 0 {
 		return false
 	}
-	s.closeOldest(w)
-	return true
+	closing, granted := s.closing(w, 0, heard)
+	if closing == recovery.Closed {
+		s.closeOldest(w, granted)
+	}
+	return closing == recovery.Closed
 }
 
 // timeCloses drops the open sets that only time can close. It closes them if no process
@@ -156,7 +191,10 @@ func (s *Search) timeCloses(w *State) bool {
 		return false
 	}
 	for i, version := range w.Open {
-		if version != 0 && s.closing(w, i, true) == recovery.Open {
+		if version == 0 {
+			continue
+		}
+		if closing, _ := s.closing(w, i, nobody); closing == recovery.Open {
 			return false
 		}
 	}
@@ -164,7 +202,7 @@ func (s *Search) timeCloses(w *State) bool {
 		s.disconnect(w)
 	}
 	for w.Open[0] != 0 {
-		s.closeOldest(w)
+		s.closeOldest(w, fencing.None)
 	}
 	return true
 }
@@ -181,7 +219,11 @@ func (s *Search) mayInit(w *State, version uint8) bool {
 				last = i
 			}
 		}
-		return last < 0 || s.closing(w, last, false) == recovery.Closed
+		if last < 0 {
+			return true
+		}
+		closing, _ := s.closing(w, last, everyone)
+		return closing == recovery.Closed
 	}
 	return w.Open[0] == 0 || w.Open[0] >= version
 }

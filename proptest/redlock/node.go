@@ -38,10 +38,13 @@ type script struct {
 
 // load converts a server.
 func (s *script) load(n *server) {
-	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet], Successor: fleetNames[n.Successor],
-		Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling), Join: joins[n.Join], Initialised: joins[n.Initialised]}
-	s.record = redisnode.Record{Nonce: nonces[n.Lock], Until: int64(min(1, n.Lock)), Token: large(n.Last), Counter: large(n.Counter),
-		Ended: large(n.Ended), Released: nonces[n.Released]}
+	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet],
+		Successor: fleetNames[n.Successor],
+		Max:       large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling), Join: joins[n.Join],
+		Initialised: joins[n.Initialised]}
+	s.record = redisnode.Record{Nonce: nonces[n.Lock], Until: int64(min(1, n.Lock)), Token: large(n.Last),
+		Counter: large(n.Counter),
+		Ended:   large(n.Ended), Released: nonces[n.Released]}
 	if n.Expired {
 		s.record.Until = 0
 	}
@@ -92,7 +95,8 @@ func (s *Search) run(w *State, op operation, a int, to *server, under topology, 
 		*to = server{Version: under.Version, Fleet: under.Fleet, Ceiling: w.Log.Ceiling}
 	}
 	s.load(to)
-	s.call = redisnode.Call{Version: uint64(under.Version), Fleet: fleetNames[under.Fleet], Nonce: nonces[a+1], TTL: 1, Token: large(t)}
+	s.call = redisnode.Call{Version: uint64(under.Version), Fleet: fleetNames[under.Fleet], Nonce: nonces[a+1], TTL: 1,
+		Token: large(t)}
 	switch {
 	case s.Broken == OverlappingFleets:
 		s.call.Fleet = s.state.Fleet
@@ -147,11 +151,13 @@ func (n *node) report(m int) recovery.Report {
 	}
 	r := recovery.Report{Reached: true, Server: serverNames[m+1], FormerServer: serverNames[at.FormerServer]}
 	if at.Version != 0 {
-		r.Live = &recovery.State{Version: uint64(at.Version), Fleet: fleetNames[at.Fleet], Max: large(at.Max), Floor: large(at.Floor), Ceiling: large(at.Ceiling),
+		r.Live = &recovery.State{Version: uint64(at.Version), Fleet: fleetNames[at.Fleet], Max: large(at.Max),
+			Floor: large(at.Floor), Ceiling: large(at.Ceiling),
 			Join: joins[at.Initialised], Successor: fleetNames[at.Successor]}
 	}
 	if at.Former {
-		r.Former = &recovery.State{Version: uint64(at.FormerVersion), Fleet: fleetNames[at.FormerFleet], Max: large(at.FormerMax), Floor: large(at.FormerFloor),
+		r.Former = &recovery.State{Version: uint64(at.FormerVersion), Fleet: fleetNames[at.FormerFleet],
+			Max: large(at.FormerMax), Floor: large(at.FormerFloor),
 			Ceiling: large(at.FormerCeiling), Successor: fleetNames[at.FormerSuccessor]}
 	}
 	return r
@@ -171,7 +177,8 @@ func (s *Search) lose(w *State, n int, kept evidence) {
 		is = at.begin()
 	}
 	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
-		is.InitJoin, is.InitVersion, is.InitFleet, is.InitFloor, is.InitCeiling = was.InitJoin, was.InitVersion, was.InitFleet, was.InitFloor, was.InitCeiling
+		is.InitJoin, is.InitVersion, is.InitFleet, is.InitFloor, is.InitCeiling = was.InitJoin, was.InitVersion,
+			was.InitFleet, was.InitFloor, was.InitCeiling
 	}
 	s.keep(is, &was, kept, former)
 }
@@ -182,8 +189,10 @@ func (s *Search) keep(is, was *server, kept evidence, former uint8) {
 	case kept == nothing:
 		return
 	case was.Version == 0: // it may keep older data
-		is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = was.Former, was.FormerServer, was.FormerFleet, was.FormerSuccessor
-		is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.FormerVersion, was.FormerMax, was.FormerFloor, was.FormerCeiling
+		is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = was.Former, was.FormerServer, was.FormerFleet,
+			was.FormerSuccessor
+		is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.FormerVersion, was.FormerMax, was.FormerFloor,
+			was.FormerCeiling
 		return
 	}
 	is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = true, former, was.Fleet, was.Successor

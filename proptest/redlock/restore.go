@@ -79,7 +79,8 @@ func (s *Search) reported(w *State, n int) recovery.Report {
 		return recovery.Report{}
 	}
 	r := recovery.Report{Reached: true}
-	state := &recovery.State{Version: uint64(w.ReportedVersion), Fleet: fleetNames[w.Log.Fleet], Ceiling: large(w.ReportedCeiling),
+	state := &recovery.State{Version: uint64(w.ReportedVersion), Fleet: fleetNames[w.Log.Fleet],
+		Ceiling:   large(w.ReportedCeiling),
 		Successor: fleetNames[w.ReportedSuccessor], Join: joins[at.ReportedLife.join()]}
 	if at.ReportedLife != 0 {
 		r.Server, r.Live = serverNames[at.ReportedLife.server()+1], state
@@ -119,7 +120,7 @@ func (s *Search) reconcile(w *State) bool {
 		l.Version, l.Reconciled = max(l.Version, uint8(e.Version)), true
 		if !l.Restored {
 			l.Floor = max(l.Ceiling, small(e.Ceiling))
-			l.Ceiling = l.Floor
+			l.Ceiling = l.Floor + jump
 			return
 		}
 		if s.Broken != RestoreVersionBehind && s.Broken != ReconcileVersionBehind {

@@ -65,26 +65,35 @@ func (to *server) restartQuarantine() {
 // reportTo passes the report of a server of node other to the recovery of a server, which
 // runs recovery.StandaloneFloor once a quorum has reported.
 func (s *Search) reportTo(w *State, to *server, other, o int) bool {
-	floor, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[other].report(o)})
-	if !ok {
+	if _, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[other].report(o)}); !ok {
 		return false
 	}
 	to.Reporters |= 1 << other
-	to.Top = max(to.Top, small(floor-recovery.Jump))
+	to.Top = max(to.Top, top(w.Nodes[other].report(o)))
 	reports := make([]recovery.Report, s.Nodes)
 	for i := range reports {
 		if to.Reporters>>i&1 == 1 {
 			reports[i] = recovery.Report{Reached: true, Live: &recovery.State{Max: large(to.Top)}}
 		}
 	}
-	if floor, ok = recovery.StandaloneFloor(reports); ok {
-		to.Decided, to.Target = true, small(floor)
+	if floor, ok := recovery.StandaloneFloor(reports); ok && floor > large(to.Top) {
+		to.Decided, to.Target = true, to.Top+jump // any step is larger than what the attempts can use up
 		if s.Broken == NoJump {
 			to.Target = to.Top
 		}
 		to.Reporters, to.Top = 0, 0 // later reports can only raise it
 	}
 	return true
+}
+
+// top returns the largest token in a report.
+func top(r recovery.Report) (t token) {
+	for _, state := range []*recovery.State{r.Live, r.Former} {
+		if state != nil {
+			t = max(t, small(state.Max), small(state.Floor))
+		}
+	}
+	return t
 }
 
 // reserve stores the floor of a server on a server of node other: a voter raises its own
@@ -120,7 +129,8 @@ func (s *Search) initStandalone(to *server) {
 	if to.Former {
 		reserved = large(to.FormerFloor)
 	}
-	s.state.Init(0, &redisnode.Range{Join: joins[1], Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most), Reserved: reserved})
+	s.state.Init(0, &redisnode.Range{Join: joins[1], Version: 1, Fleet: fleetNames[1], Floor: large(to.Target),
+		Ceiling: large(most), Reserved: reserved})
 	s.store(to)
 	to.forget()
 	to.Decided, to.Target, to.Reservers, to.Waited = false, 0, 0, false

@@ -66,6 +66,13 @@ type exchange struct {
 	Vote     quorum.State // as in quorum.Vote
 	Accepted token
 	Raising  bool
+
+	// As in quorum.Attempt, with Bounds.QuorumFirst.
+	Took     bool // the node accepted the acquire
+	Late     bool // the node may execute a request that it did not answer
+	Informed bool // the node was told the granted token
+	Release  message
+	Refuses  bool // the release refuses late copies
 }
 
 // server is one run of a Redis server and the messages to it. Version 0 is an empty server.
@@ -92,7 +99,8 @@ type server struct {
 	InitCeiling   token
 	InitSuccessor uint8
 
-	Reached bool // it reported that it reached the log's goal
+	Reached    bool  // it reported that it reached the log's goal
+	ReachedMax token // the largest token in that report
 
 	// The data of a former life that survived. FormerServer is the latest server that was
 	// initialised with it, plus 1.
@@ -124,12 +132,12 @@ func lifeOf(server int, join uint8) life { return life(server<<2 | int(join)) }
 func (l life) server() int               { return int(l >> 2) }
 func (l life) join() uint8               { return uint8(l & 3) }
 
-// member is a node of the fleet in the log: its life, and the range that was assigned to
-// that life. Version 0 is a life that has voted before.
+// member is a node of the fleet in the log: its life, and the floor of that life once no older set is open.
+// Version 0 is a life that has voted before.
 type member struct {
-	Life           life
-	Version        uint8
-	Floor, Ceiling token
+	Life    life
+	Version uint8
+	Floor   token
 }
 
 // node is one address of a Redis node, with the servers that it has led to. Nodes of the
@@ -163,6 +171,8 @@ type attempt struct {
 	Token    token
 	Before   token // the largest token granted before it started
 	Over     bool  // its holder does not renew it any more
+	Spread   bool  // as in quorum.Attempt
+	Ended    bool
 	BrokenAt uint8 // nodes that executed its break
 	Stale    uint8 // nodes that were lost since it was renewed last
 }
@@ -235,7 +245,8 @@ func (w *State) granted(t, before token) error {
 		}
 	}
 	if t <= before {
-		return Violation(fmt.Sprintf("T2: token %s is granted, although %s was granted before the attempt started", name(t), name(before)))
+		return Violation(fmt.Sprintf("T2: token %s is granted, although %s was granted before the attempt started", name(t),
+			name(before)))
 	}
 	w.Top = max(w.Top, t)
 	return nil

@@ -36,7 +36,7 @@ var texts = [...]string{
 	addressMoves:            "the address of node {A} moves to a new server",
 	addressMovesBack:        "the address of node {A} moves back to server {B}",
 	joinNode:                "a join nonce is put on node {A}, server {B}",
-	rangeAssigned:           "the log names the life of node {A}, server {B}, and assigns a range to it",
+	rangeAssigned:           "the log names the life of node {A}, server {B}",
 	initSent:                "init is sent to node {A}, server {B}",
 	initArrives:             "init arrives at node {A}, server {B}",
 	setClosed:               "the log closes its oldest set of lives",
@@ -62,15 +62,21 @@ var texts = [...]string{
 	releaseArrives:          "the release of {a} arrives at node {B}, server {C}",
 	breakArrives:            "the break of {a} arrives at node {B}, server {C}",
 	lockExpires:             "the attempt expires on node {A}, server {B}",
+	restAsked:               "{a} asks the remaining nodes",
+	grantSpread:             "{a} sends its grant to the remaining nodes",
+	attemptEnds:             "{a} ends",
+	endArrives:              "the release of {a} arrives at node {B}, server {C}",
 	renewalRound:            "{a} renews under topology {D} on the nodes {mask}",
 }
 
 // describe formats an event and its effects.
 func (s *Search) describe(e event, was, is *State) string {
-	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B), "{C}", fmt.Sprint(e.C),
+	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B), "{C}",
+		fmt.Sprint(e.C),
 		"{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C)).Replace(texts[e.Kind])
 	if l := is.Log; l != was.Log {
-		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(), name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
+		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(),
+			name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
 	}
 	for i := range s.Nodes {
 		for m := range is.Nodes[i].Count {

@@ -6,7 +6,6 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -188,6 +187,26 @@ func (c *client) call(do func(answer func(then func())), unknown func()) {
 	})
 }
 
+// operation records the start of an operation at the gate. A write writes its number.
+func (c *client) operation(access property.Access, a *attempt) property.Event {
+	c.w.ops++
+	e := property.Event{Who: c.name, Kind: property.Sent, Access: access, Resource: a.name, Token: a.token, Op: c.w.ops}
+	if access == property.Write {
+		e.Version = e.Op
+	}
+	c.w.emit(e)
+	return e
+}
+
+// answered records the answer to an operation, with the value that it wrote or read.
+func (c *client) answered(e property.Event, admitted bool, value uint64) {
+	e.Kind, e.Version = property.Acknowledged, value
+	if !admitted {
+		e.Kind = property.Rejected
+	}
+	c.w.emit(e)
+}
+
 // enter raises the mark of the gate before the first read.
 func (c *client) enter(a *attempt) {
 	if a.over || c.expired(a) {
@@ -198,11 +217,11 @@ func (c *client) enter(a *attempt) {
 		c.read(a)
 		return
 	}
-	note, ok := c.w.operationStarts(c, linear.Enter, a, 0), false
+	e := c.operation(property.Enter, a)
 	c.call(func(answer func(func())) {
-		ok = c.w.store.enter(a.name, a.token)
+		ok := c.w.store.enter(a.name, a.token)
 		answer(func() {
-			c.w.operationEnds(note, 0, outcome(ok))
+			c.answered(e, ok, 0)
 			if !ok {
 				c.close(a)
 				return
@@ -217,11 +236,11 @@ func (c *client) read(a *attempt) {
 	if a.over {
 		return
 	}
-	note := c.w.operationStarts(c, linear.Read, a, 0)
+	e := c.operation(property.Read, a)
 	c.call(func(answer func(func())) {
 		found := *c.w.store.data[a.name]
 		answer(func() {
-			c.w.operationEnds(note, found.value, linear.Done)
+			c.answered(e, true, found.value)
 			c.w.timer(c.process, c.w.random(c.w.plan.Work), func() { // work
 				c.step(AboutToCheck, func() { c.check(a, found.version) })
 			})
@@ -241,14 +260,17 @@ func (c *client) check(a *attempt, seen uint64) {
 
 // write sends the write even if the lease has expired since the check.
 func (c *client) write(a *attempt, seen uint64) {
-	c.w.ops++
-	op := c.w.ops
-	note := c.w.operationStarts(c, linear.Write, a, op)
-	e := property.Event{Who: c.name, Kind: property.Sent, Resource: a.name, Token: a.token, Op: op}
-	c.w.emit(e)
+	e := c.operation(property.Write, a)
 	c.call(func(answer func(func())) {
-		c.w.store.write(a.name, a.token, op, seen, op, func(applied bool) {
-			answer(func() { c.wrote(a, e, applied, note) })
+		c.w.store.write(a.name, a.token, e.Op, seen, func(applied bool) {
+			answer(func() {
+				c.answered(e, applied, e.Op)
+				if !applied {
+					c.close(a)
+					return
+				}
+				c.next(a)
+			})
 		})
 	}, func() {
 		// It may still be applied. Only a new token prevents it from being applied
@@ -259,20 +281,6 @@ func (c *client) write(a *attempt, seen uint64) {
 		}
 		c.close(a)
 	})
-}
-
-func (c *client) wrote(a *attempt, e property.Event, applied bool, note int) {
-	c.w.operationEnds(note, e.Op, outcome(applied))
-	e.Kind = property.Acknowledged
-	if !applied {
-		e.Kind = property.Rejected
-	}
-	c.w.emit(e)
-	if !applied {
-		c.close(a)
-		return
-	}
-	c.next(a)
 }
 
 // next continues with the next write, or releases the lease.
@@ -286,11 +294,4 @@ func (c *client) next(a *attempt) {
 		return
 	}
 	c.step(AboutToRead, func() { c.read(a) })
-}
-
-func outcome(done bool) linear.Outcome {
-	if done {
-		return linear.Done
-	}
-	return linear.Stale
 }

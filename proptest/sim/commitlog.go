@@ -36,8 +36,10 @@ type sessionKey struct {
 }
 
 func newCommitLog(w *World) *commitLog {
-	return &commitLog{w: w, renewed: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(), lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
-		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, incarnations: map[engine.SessionID]uint64{}}
+	return &commitLog{w: w, renewed: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(),
+		lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
+		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{},
+		incarnations: map[engine.SessionID]uint64{}}
 }
 
 // begin reports whether an index is new.
@@ -86,8 +88,10 @@ func (l *commitLog) before(c machine.Command) {
 func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
-		l.check(l.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources, Session: e.Session,
-			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay, Incarnation: e.Incarnation}))
+		l.check(l.checker.Observe(model.Event{Kind: model.EventKind(e.Type.String()), Resources: e.Resources,
+			Session: e.Session,
+			Nonce:   e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay,
+			Incarnation: e.Incarnation}))
 		l.observe(e)
 	}
 	l.checkIncarnation(c, result)
@@ -105,11 +109,13 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			l.check(l.checker.AllEnded())
 		case *machine.RaiseFloor:
 			l.checker.RaiseFloor(result.Token)
-		case *machine.FinishMigration, *machine.Reconcile:
+		case *machine.FinishMigration:
 			l.checker.RaiseFloor(m.LastToken())
-		case *machine.AssignRange:
-			r := result.Range
-			l.check(l.checker.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version}))
+			if c.Granted != fencing.None {
+				l.checker.RedisGranted(c.Granted)
+			}
+		case *machine.Reconcile:
+			l.checker.RaiseFloor(m.LastToken())
 		}
 	}
 	if l.w.plan.Setting == Service && result.Version != 0 { // the command concerns the topology
@@ -155,7 +161,8 @@ func (l *commitLog) checkIncarnation(c machine.Command, result machine.Result) {
 		l.incarnations[c.Session] = result.Incarnation
 	case *machine.Acquire:
 		if result.Code != machine.NoSession && c.Incarnation != l.incarnations[c.Session] {
-			l.check(fmt.Errorf("an Acquire of incarnation %d returned %q in incarnation %d", c.Incarnation, result.Code, l.incarnations[c.Session]))
+			l.check(fmt.Errorf("an Acquire of incarnation %d returned %q in incarnation %d", c.Incarnation, result.Code,
+				l.incarnations[c.Session]))
 		}
 	}
 }

@@ -20,7 +20,8 @@ func TestControls(t *testing.T) {
 		{"no Enter before the read", Flaws{NoEnter: true}, []FaultKind{PauseAtStep, DelayMessages}, "G2"},
 		{"the gate writes after the check", Flaws{TornGate: true}, []FaultKind{PauseAtStep, DelayMessages}, "G1"},
 		{"validity from after the reply", Flaws{LateValidity: true}, []FaultKind{CutClient}, "M2"},
-		{"continues after a write of unknown outcome", Flaws{KeepsWriting: true}, []FaultKind{DelayMessages, LoseMessages}, "G2"},
+		{"continues after a write of unknown outcome", Flaws{KeepsWriting: true}, []FaultKind{DelayMessages, LoseMessages},
+			"G2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := uint64(1); ; seed++ {
@@ -43,8 +44,10 @@ func TestControls(t *testing.T) {
 // a lock-delay, the second has none.
 func contended(seed uint64, kinds []FaultKind) Plan {
 	p := Random(seed, kinds...)
-	p.Setting, p.Redises, p.Nodes, p.Clients, p.Locks, p.TTL, p.Length = Correctness, 0, 3, 6, 2, time.Second, 30*time.Second
-	p.Think, p.Writes, p.Work, p.Latency, p.Jitter = 20*time.Millisecond, 10, 400*time.Millisecond, time.Millisecond, 3*time.Millisecond
+	p.Setting, p.Redises, p.Nodes, p.Clients, p.Locks, p.TTL, p.Length = Correctness, 0, 3, 6, 2, time.Second,
+		30*time.Second
+	p.Think, p.Writes, p.Work, p.Latency, p.Jitter = 20*time.Millisecond, 10, 400*time.Millisecond, time.Millisecond,
+		3*time.Millisecond
 	for i := range p.Faults { // one after the other, each at least as long as a lease
 		p.Faults[i].At = time.Duration(i) * 700 * time.Millisecond
 		p.Faults[i].For = time.Second + p.Faults[i].For%(2*time.Second)

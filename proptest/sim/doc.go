@@ -3,7 +3,7 @@
 // the same history, to the last event.
 //
 // It has no Raft library, sockets, disks or goroutines, so it does not test them.
-// Production code in it: internal/clientcore, lease/remote/heartbeat, raftstore/machine, raftstore/lessor,
+// Production code in it: internal/clientcore, internal/remote/heartbeat, raftstore/machine, raftstore/lessor,
 // raftstore/proposer, redlockadapter/quorum and recovery, internal/server/fleet, fencing,
 // and the types of lease/engine. Simulated: a small Raft, the network, clocks, and Redis nodes, which
 // are the model of package redisnode.
@@ -20,6 +20,6 @@
 //   - cluster.go, replica.go, replication.go: the Raft cluster and its operator;
 //   - leader.go: the leader, on lessor and proposer; commitlog.go: checks in log order;
 //   - redisserver.go, keeper.go: Redis servers, and the leader's side of the fleet;
-//   - storage.go: the gate and the data; operations.go: what clients observed of it;
+//   - storage.go: the gate and the data;
 //   - faults.go, operator.go: how faults and operator actions happen.
 package sim

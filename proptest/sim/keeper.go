@@ -49,15 +49,12 @@ func (k *keeper) once() {
 	}
 	state := k.machine.Efficiency() // before the nodes report
 	k.w.queryReports(k.process, k.w.serversOf(state.Fleet), func(all []nodeReport) {
-		nodes := make([]fleet.Node, len(all))
+		nodes := make([]recovery.Node, len(all))
 		for i, s := range all {
-			nodes[i] = fleet.Node{Report: s.Report, Joining: s.join}
-			if s.join != "" {
-				nodes[i].Quarantine = recovery.QuarantineLeft(state.Fleet.MaxTTL, s.waited, s.joined, joinGap)
-				nodes[i].Joined = s.joined
-			}
+			nodes[i] = s.node(state.Fleet.MaxTTL)
 		}
-		e := &execution{keeper: k, state: state, servers: k.w.serversOf(state.Fleet), step: k.plan.Step(state, nodes, k.clock.instant(k.w.now))}
+		e := &execution{keeper: k, state: state, servers: k.w.serversOf(state.Fleet), step: k.plan.Step(state, nodes,
+			k.clock.instant(k.w.now))}
 		e.phase(0)
 	})
 }
@@ -71,13 +68,9 @@ type execution struct {
 	progressed bool
 }
 
-// phases are those of package fleet.
-var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMigration, fleet.FinishFleet, fleet.CloseSets},
-	{fleet.Join, fleet.Rejoin}, {fleet.Assign, fleet.FinishRecovery}, {fleet.Advance}, {fleet.Initialise}}
-
 // phase executes the actions of a phase concurrently, then the next phase.
 func (e *execution) phase(n int) {
-	if n == len(phases) {
+	if n == len(fleet.Phases) {
 		pause := keeperIdle
 		switch {
 		case e.progressed:
@@ -90,7 +83,7 @@ func (e *execution) phase(n int) {
 	}
 	var actions []fleet.Action
 	for _, a := range e.step.Actions {
-		if slices.Contains(phases[n], a.Kind) {
+		if slices.Contains(fleet.Phases[n], a.Kind) {
 			actions = append(actions, a)
 		}
 	}
@@ -123,19 +116,20 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 	var c machine.Command
 	switch a.Kind {
 	case fleet.Reconcile:
-		c = &machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling, Lives: a.Evidence.Lives, Past: a.Evidence.Past}
+		c = &machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling,
+			Lives: a.Evidence.Lives, Past: a.Evidence.Past}
 	case fleet.FinishReconcile:
 		c = &machine.FinishReconcile{Version: a.Version}
 	case fleet.RaiseCeiling:
 		c = &machine.RaiseCeiling{To: a.Ceiling}
 	case fleet.FinishMigration:
-		c = &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version}
+		c = &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted}
 	case fleet.FinishFleet:
 		c = &machine.FinishFleet{Version: a.Version}
 	case fleet.CloseSets:
-		c = &machine.CloseSets{Version: a.Version}
-	case fleet.Assign:
-		c = &machine.AssignRange{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life, Version: a.Version}
+		c = &machine.CloseSets{Version: a.Version, Granted: a.Granted}
+	case fleet.NameLife:
+		c = &machine.NameLife{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life, Version: a.Version}
 	case fleet.FinishRecovery:
 		c = &machine.FinishRecovery{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life}
 	default:
@@ -159,7 +153,8 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 	}
 	switch a.Kind {
 	case fleet.Join, fleet.Rejoin:
-		join := redisnode.Join{Nonce: a.Join, Version: e.state.Version, Fleet: under, Again: true, Gap: joinGap.Milliseconds()}
+		join := redisnode.Join{Nonce: a.Join, Version: e.state.Version, Fleet: under, Again: true,
+			Gap: joinGap.Milliseconds()}
 		if a.Kind == fleet.Join {
 			e.joins++
 			join.Nonce, join.Gap = fleet.JoinNonce(e.state.Version, fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins)), 0

@@ -79,7 +79,8 @@ func (l *leadership) lead() {
 			return
 		}
 		l.restoring = false
-		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.Delays(), l.machine.HasEnding(), lessor.ProofLife)
+		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.Delays(), l.machine.HasEnding(),
+			lessor.ProofLife)
 		l.unadopted = machine.AllSessions
 		l.adopt()
 		l.checkDeadlines()

@@ -7,28 +7,28 @@ import (
 
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
-	liveness "github.com/leased-project/leased/lease/remote/heartbeat"
 )
 
 const (
 	// searchTimeout bounds the search for a member, and memberTime one answer, as in
-	// lease/remote.
+	// internal/remote.
 	searchTimeout = 5 * time.Second
 	memberTime    = searchTimeout * 3 / 5
 	// maxQuiet is how many checks in a row a client may stay with a member that sends
 	// nothing: three seconds.
-	maxQuiet = int(3 * time.Second / liveness.CheckInterval)
+	maxQuiet = int(3 * time.Second / clientcore.SilenceCheckInterval)
 )
 
 // links are the connections of a client to the members, one at a time. They decide as
-// lease/remote does, with clientcore.Members and heartbeat.Silence.
+// internal/remote does, with clientcore.Members and clientcore.Silence.
 type links struct {
 	*client
-	members    *clientcore.Members
-	current    *link
-	connecting []func(*link, error) // callers that wait for the connection being opened
-	leader     string               // the address to connect to next, empty for the next member
-	next       int
+	members      *clientcore.Members
+	current      *link
+	connecting   []func(*link, error) // callers that wait for the connection being opened
+	disconnected func()               // called when a connection drops
+	leader       string               // the address to connect to next, empty for the next member
+	next         int
 }
 
 // link is a connection to a member, with its session stream.
@@ -38,7 +38,7 @@ type link struct {
 	address  string
 	left     bool
 	received uint64 // messages
-	silence  liveness.Silence
+	silence  clientcore.Silence
 	quiet    int // checks since the last message
 	pending  map[int]*pendingOp
 	last     int
@@ -49,8 +49,8 @@ type pendingOp struct {
 	got func(answer, error)
 }
 
-func newLinks(c *client) *links {
-	l := &links{client: c}
+func newLinks(c *client, disconnected func()) *links {
+	l := &links{client: c, disconnected: disconnected}
 	var all []string
 	for i := range c.w.cluster.slots {
 		all = append(all, strconv.Itoa(i))
@@ -103,7 +103,7 @@ func (l *links) connect(done func(*link, error)) {
 // beat sends heartbeats from the member, as long as it runs.
 func (k *link) beat() {
 	w, o := k.owner.w, k.owner
-	w.timer(k.slot.process, liveness.Interval, func() {
+	w.timer(k.slot.process, clientcore.HeartbeatInterval, func() {
 		if k.left {
 			return
 		}
@@ -124,13 +124,13 @@ func (k *link) receive() {
 // check leaves a member that is silent.
 func (k *link) check() {
 	l := k.owner
-	l.w.timer(l.process, liveness.CheckInterval, func() {
+	l.w.timer(l.process, clientcore.SilenceCheckInterval, func() {
 		if k.left {
 			return
 		}
 		if k.quiet++; k.quiet > maxQuiet && l.w.plan.soundClientClocks() {
 			l.w.violation(fmt.Errorf("%s stays with member %s, which has sent nothing for %v", l.name, k.address,
-				time.Duration(k.quiet)*liveness.CheckInterval))
+				time.Duration(k.quiet)*clientcore.SilenceCheckInterval))
 		}
 		if k.silence.Check(l.now(), k.received) {
 			l.members.FellSilent(l.now(), k.address)
@@ -156,6 +156,7 @@ func (l *links) abandon(k *link, leader string) {
 			p.got(answer{}, errTimeout)
 		}
 	}
+	l.disconnected()
 }
 
 // do sends an operation on a connection. If it has a limit and is not answered by then, the
@@ -193,7 +194,8 @@ func (l *links) request(limit time.Duration, do func(*replica, func(answer)), go
 	l.search(clientcore.NewSearch(l.now(), searchTimeout), limit, do, got)
 }
 
-func (l *links) search(s *clientcore.Search, limit time.Duration, do func(*replica, func(answer)), got func(answer, error)) {
+func (l *links) search(s *clientcore.Search, limit time.Duration, do func(*replica, func(answer)),
+	got func(answer, error)) {
 	missed := func(k *link, miss clientcore.Miss) {
 		turn := l.members.Missed(l.now(), s, miss)
 		if turn.Leave {

@@ -34,7 +34,8 @@ func (c *cluster) setUp(commands []machine.Command) {
 
 // initialCommands returns the commands of setUp.
 func (w *World) initialCommands() []machine.Command {
-	list := []machine.Command{&machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]), Mode: engine.Correctness, LockDelay: w.plan.TTL / 4}}}
+	list := []machine.Command{&machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]),
+		Mode: engine.Correctness, LockDelay: w.plan.TTL / 4}}}
 	if w.plan.Setting == Service {
 		list = append(list, &machine.SetFleet{Fleet: w.fleetOf(w.redises[:3]...)},
 			&machine.SetPolicy{Policy: engine.Policy{Prefix: "lock/", Mode: engine.Efficiency}})
@@ -155,7 +156,8 @@ func (c *cluster) provideFloor(r *replica) {
 		reports = append(reports, s.report())
 	}
 	e := recovery.Reconcile(state.Fleet.Fingerprint(), reports, false)
-	r.propose(&machine.Reconcile{Version: e.Version, Ceiling: c.log.ceiling, Lives: e.Lives, Past: e.Past}, func(answer) {})
+	r.propose(&machine.Reconcile{Version: e.Version, Ceiling: c.log.ceiling, Lives: e.Lives, Past: e.Past},
+		func(answer) {})
 }
 
 // unfinished returns the change that a Service has not completed, or "".

@@ -27,7 +27,8 @@ const (
 
 // String names the setting in reports.
 func (s Setting) String() string {
-	return [...]string{"simulator, correctness mode", "simulator, standalone fleet", "simulator, service with both modes"}[s]
+	return [...]string{"simulator, correctness mode", "simulator, standalone fleet",
+		"simulator, service with both modes"}[s]
 }
 
 // Plan describes a run: its processes and its faults. The same Plan produces the same
@@ -98,12 +99,15 @@ const (
 	faultKinds                      // their number
 )
 
-var faultNames = [...]string{"pause of a client", "pause of a client at a step", "suspend of a client", "crash of a client",
+var faultNames = [...]string{"pause of a client", "pause of a client at a step", "suspend of a client",
+	"crash of a client",
 	"client clock drift", "client clock jump", "client clock stop",
 	"pause of a node", "crash of a node", "crash without data", "node clock drift", "node clock jump", "node clock stop",
 	"isolation of a node", "one-way cut", "split", "client cut off", "storage cut off",
-	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change", "restore from backup",
-	"migration of locks", "migration aborted", "change of the fleet", "fleet emptied", "leader crash at an action", "stale topology"}
+	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change",
+	"restore from backup",
+	"migration of locks", "migration aborted", "change of the fleet", "fleet emptied", "leader crash at an action",
+	"stale topology"}
 
 // String names the kind.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -159,13 +163,16 @@ func (p Plan) soundClientClocks() bool {
 // random profile.
 func Random(seed uint64, kinds ...FaultKind) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	p := Plan{Seed: seed, Setting: [...]Setting{Service, Correctness, Standalone}[seed%3], Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
-		TTL: pick(r, time.Second, 2*time.Second, 4*time.Second), Length: 30*time.Second + time.Duration(r.IntN(300))*time.Second,
-		Think: pick(r, 50*time.Millisecond, 200*time.Millisecond, time.Second), Writes: pick(r, 4, 10, 40),
+	p := Plan{Seed: seed, Setting: [...]Setting{Service, Correctness, Standalone}[seed%3], Nodes: pick(r, 3, 3, 3, 5, 1),
+		Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
+		TTL:    pick(r, time.Second, 2*time.Second, 4*time.Second),
+		Length: 30*time.Second + time.Duration(r.IntN(300))*time.Second,
+		Think:  pick(r, 50*time.Millisecond, 200*time.Millisecond, time.Second), Writes: pick(r, 4, 10, 40),
 		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
 	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
 	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
-	profile := Profiles[pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes", "emptied")]
+	profile := Profiles[pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes",
+		"emptied")]
 	if len(kinds) > 0 {
 		profile = kinds
 	} else if p.Setting == Service {
@@ -177,7 +184,8 @@ func Random(seed uint64, kinds ...FaultKind) Plan {
 	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
 	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
 		f := Fault{At: at, Kind: profile[r.IntN(len(profile))], Target: r.IntN(60), Other: r.IntN(60),
-			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: pick(r, Step(r.IntN(int(steps))), AboutToWrite)}
+			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: pick(r, Step(r.IntN(int(steps))),
+				AboutToWrite)}
 		f.Size = f.size(r)
 		p.Faults = append(p.Faults, f)
 	}
@@ -200,7 +208,8 @@ func (f Fault) size(r *rand.Rand) int {
 }
 
 // changes are the actions of the operator of a Service, and faults during them.
-var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMigration, ChangeFleet, EmptyFleet, EmptyNode, CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
+var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMigration, ChangeFleet, EmptyFleet, EmptyNode,
+	CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
@@ -209,9 +218,13 @@ var Profiles = map[string][]FaultKind{
 	"everything":  all(func(FaultKind) bool { return true }),
 	"synchronous": all(func(k FaultKind) bool { return !k.breaksTiming() }),
 	"network":     all(func(k FaultKind) bool { return k >= Isolate && k <= DelayMessages }),
-	"clocks":      all(func(k FaultKind) bool { return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient }),
-	"nodes":       all(func(k FaultKind) bool { return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose }),
-	"emptied":     {EmptyNode, EmptyNode, EmptyNode, CrashNode, CutOneWay, LoseMessages, DelayMessages},
+	"clocks": all(func(k FaultKind) bool {
+		return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient
+	}),
+	"nodes": all(func(k FaultKind) bool {
+		return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose
+	}),
+	"emptied": {EmptyNode, EmptyNode, EmptyNode, CrashNode, CutOneWay, LoseMessages, DelayMessages},
 }
 
 func all(keep func(FaultKind) bool) []FaultKind {

@@ -19,7 +19,7 @@ const (
 )
 
 // raftClient provides the locks of the correctness mode: it sends operations to the leader,
-// as lease/remote does.
+// as internal/remote does.
 type raftClient struct {
 	*client
 	links    *links
@@ -28,6 +28,7 @@ type raftClient struct {
 
 // raftSession is a session that was opened.
 type raftSession struct {
+	core        *clientcore.Session
 	incarnation uint64
 	grants      map[engine.Nonce]bool // that were not released
 }
@@ -53,7 +54,14 @@ const (
 
 func (m *raftClient) start() {
 	m.sessions = map[engine.SessionID]*raftSession{}
-	m.links = newLinks(m.client)
+	m.links = newLinks(m.client, m.disconnected)
+}
+
+// disconnected tells the sessions that their connection has dropped.
+func (m *raftClient) disconnected() {
+	for _, s := range m.sessions {
+		s.core.Disconnected()
+	}
 }
 
 func (m *raftClient) open(s *clientcore.Session, done func(error)) {
@@ -72,7 +80,7 @@ func (m *raftClient) open(s *clientcore.Session, done func(error)) {
 		case a.state == expired:
 			err = engine.ErrUnavailable // a late copy of another call; the next try opens it again
 		default:
-			m.sessions[id] = &raftSession{incarnation: a.result.Incarnation, grants: map[engine.Nonce]bool{}}
+			m.sessions[id] = &raftSession{core: s, incarnation: a.result.Incarnation, grants: map[engine.Nonce]bool{}}
 		}
 		done(err)
 	})
@@ -118,7 +126,9 @@ func acquireError(result machine.Result, request *engine.Request) error {
 
 func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]engine.Nonce, error)) {
 	open := m.sessions[s.ID()]
-	m.links.request(min(memberTime, m.policy.Renew), func(r *replica, reply func(answer)) { r.renew(s.ID(), open.incarnation, reply) }, func(a answer, err error) {
+	m.links.request(min(memberTime, m.policy.Renew), func(r *replica, reply func(answer)) {
+		r.renew(s.ID(), open.incarnation, reply)
+	}, func(a answer, err error) {
 		if err == nil && a.state == expired {
 			err = engine.ErrExpired
 		}

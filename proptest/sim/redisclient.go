@@ -13,6 +13,9 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
+// spreadAfter is the time for which a lease is held before it is sent to all nodes.
+const spreadAfter = 20 * time.Millisecond
+
 // redisClient provides the locks of the efficiency mode. It does with messages what
 // redlockadapter does with goroutines and connections; quorum.Attempt decides.
 type redisClient struct {
@@ -55,14 +58,13 @@ type round struct {
 	name    string
 	sent    engine.Instant
 	core    *quorum.Attempt
-	unknown []bool // nodes that may still execute an unanswered call
-	old     bool   // some node has a newer version
+	old     bool // some node has a newer version
 	decided bool
-	ended   bool
 }
 
 func (t *round) call(v *redisClient) redisnode.Call {
-	return redisnode.Call{Version: t.version, Fleet: t.fleet, Nonce: t.name, TTL: v.policy.TTL.Milliseconds(), Details: v.name}
+	return redisnode.Call{Version: t.version, Fleet: t.fleet, Nonce: t.name, TTL: v.policy.TTL.Milliseconds(),
+		Details: v.name}
 }
 
 func (v *redisClient) start() { v.granted = map[string]*round{} }
@@ -92,24 +94,21 @@ func (v *redisClient) try(a *asking) {
 		a.done(engine.Grant{}, err)
 		return
 	}
-	n := len(under.servers)
 	v.rounds++
 	t := &round{authority: under, asking: a, name: fmt.Sprintf("%s.%d.%d", v.name, v.life, v.rounds), sent: v.now(),
-		core: quorum.NewAttempt(n), unknown: make([]bool, n)}
-	for i, s := range t.servers {
-		t.unknown[i] = true
-		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
-			if !t.reaches(i, node) {
-				return redisnode.Reply{Reason: redisnode.Empty}
-			}
-			return node.Acquire(now, a.request.Resources, t.call(v))
-		}, func(r redisnode.Reply, ok bool) {
-			t.unknown[i] = !ok
-			t.old = t.old || r.Reason == redisnode.OldVersion || r.Reason == redisnode.OtherFleet
-			v.act(t, t.core.Answer(i, voteOf(r, ok)))
-		})
+		core: quorum.NewAttempt(len(under.servers))}
+	order := make([]int, len(t.servers))
+	for i := range order {
+		order[i] = i
 	}
-	v.w.timer(v.process, min(2*nodeTimeout, v.policy.TTL/2), func() {
+	v.send(t, t.core.Ask(quorum.First(a.request.Resources[0], order, quorum.All(len(order)))))
+	limit := min(2*nodeTimeout, v.policy.TTL/2)
+	v.w.timer(v.process, min(nodeTimeout/3, limit/4), func() {
+		if !t.decided {
+			v.send(t, t.core.AskRest())
+		}
+	})
+	v.w.timer(v.process, limit, func() {
 		if !t.decided {
 			t.decided = true
 			v.again(t)
@@ -130,47 +129,69 @@ func voteOf(r redisnode.Reply, ok bool) quorum.Vote {
 	return quorum.Vote{State: quorum.Refused}
 }
 
-// act sends raises, and acts on the decision.
-func (v *redisClient) act(t *round, raises []quorum.Raise) {
-	if t.ended {
-		return
-	}
-	for _, r := range raises {
-		call(v.w, v.process, t.servers[r.Node], false, func(node *redisnode.Node, now int64) redisnode.Reply {
-			if !t.reaches(r.Node, node) {
-				return redisnode.Reply{Reason: redisnode.Empty}
-			}
+// send sends requests of a round to the nodes.
+func (v *redisClient) send(t *round, requests quorum.Requests) {
+	for i := range requests.Acquire.Each {
+		v.request(t, i, func(node *redisnode.Node, now int64) redisnode.Reply {
 			call := t.call(v)
-			call.Token = r.Token
-			return node.Raise(now, t.request.Resources, call)
-		}, func(reply redisnode.Reply, ok bool) {
-			t.unknown[r.Node] = t.unknown[r.Node] || !ok
-			t.old = t.old || reply.Reason == redisnode.OldVersion
-			vote := voteOf(reply, ok)
-			if ok && reply.Reason != redisnode.Accepted {
-				vote.State = quorum.Refused
-			}
-			v.act(t, t.core.Raised(r.Node, r.Token, vote))
+			call.Token = requests.Granted
+			return node.Acquire(now, t.request.Resources, call)
+		}, func(r redisnode.Reply, ok bool) {
+			t.old = t.old || r.Reason == redisnode.OtherFleet
+			v.send(t, t.core.Answer(i, voteOf(r, ok), !ok))
 		})
 	}
-	if t.decided || t.core.Outcome() == quorum.Wait {
+	for i := range requests.Raise.Each {
+		v.request(t, i, func(node *redisnode.Node, now int64) redisnode.Reply {
+			call := t.call(v)
+			call.Token = requests.RaiseTo
+			return node.Raise(now, t.request.Resources, call)
+		}, func(r redisnode.Reply, ok bool) {
+			vote := voteOf(r, ok)
+			if ok && r.Reason != redisnode.Accepted {
+				vote.State = quorum.Refused
+			}
+			v.send(t, t.core.Raised(i, requests.RaiseTo, vote, !ok))
+		})
+	}
+}
+
+// request calls one node for a round, and then acts on the decision, if there is one.
+func (v *redisClient) request(t *round, i int, do func(node *redisnode.Node, now int64) redisnode.Reply,
+	got func(redisnode.Reply, bool)) {
+	call(v.w, v.process, t.servers[i], false, func(node *redisnode.Node, now int64) redisnode.Reply {
+		if !t.reaches(i, node) {
+			return redisnode.Reply{Reason: redisnode.Empty}
+		}
+		return do(node, now)
+	}, func(r redisnode.Reply, ok bool) {
+		t.old = t.old || r.Reason == redisnode.OldVersion
+		got(r, ok)
+		v.act(t)
+	})
+}
+
+// act acts on the decision.
+func (v *redisClient) act(t *round) {
+	if t.decided || t.core.Ended || t.core.Outcome == quorum.Wait {
 		return
 	}
 	t.decided = true
-	if t.core.Outcome() == quorum.Granted && !t.over && v.now().Since(t.sent) < v.policy.TTL-v.policy.Drift {
-		v.granted[t.name] = t
-		t.done(engine.Grant{Token: t.core.Token(), Mode: engine.Efficiency, Name: t.name, Sent: t.sent}, nil)
+	if t.core.Outcome != quorum.Granted || t.over || v.now().Since(t.sent) >= v.policy.TTL-v.policy.Drift {
+		v.again(t)
 		return
 	}
-	v.again(t)
+	v.granted[t.name] = t
+	v.w.timer(v.process, spreadAfter, func() { v.send(t, t.core.SpreadGrant()) })
+	t.done(engine.Grant{Token: t.core.Token, Mode: engine.Efficiency, Name: t.name, Sent: t.sent}, nil)
 }
 
 // again ends a round that was not granted, and begins another one or gives up.
 func (v *redisClient) again(t *round) {
 	v.end(t, func(error) {})
-	pause, held := 5*time.Millisecond+v.w.random(60*time.Millisecond), quorum.HeldByOther(t.core.Votes())
+	pause, held := 5*time.Millisecond+v.w.random(60*time.Millisecond), quorum.HeldByOther(t.core.Votes)
 	if held {
-		pause += min(quorum.FreeAfter(t.core.Votes())/4, v.policy.TTL)
+		pause += min(quorum.FreeAfter(t.core.Votes)/4, v.policy.TTL)
 	}
 	switch {
 	case t.over:
@@ -189,30 +210,31 @@ func (v *redisClient) again(t *round) {
 	}
 }
 
-// end releases a round on every node. A node whose answer is missing may receive the call
+// end releases a round on the nodes that may have it. A node whose answer is missing may receive the call
 // later and must refuse it. done gets an error unless a quorum confirms.
 func (v *redisClient) end(t *round, done func(error)) {
-	t.ended = true
 	token := fencing.None
 	if v.granted[t.name] != nil {
-		token = t.core.Token()
+		token = t.core.Token
 	}
-	confirmed, missing := 0, len(t.servers)
-	for i, s := range t.servers {
-		refuse := t.unknown[i]
-		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) bool {
+	release, late := t.core.End()
+	answers := quorum.Release{Nodes: len(t.servers), Free: len(t.servers) - release.Count()}
+	missing := release.Count()
+	for i := range release.Each {
+		call(v.w, v.process, t.servers[i], false, func(node *redisnode.Node, now int64) bool {
 			node.Release(now, t.request.Resources, redisnode.End{Nonce: t.name, Token: token, Cause: redisnode.Released,
-				Wake: redisnode.WakeNext, Refuse: refuse})
+				Wake: redisnode.WakeNext, Refuse: late.Has(i)})
 			return true
 		}, func(_, ok bool) {
-			t.unknown[i] = t.unknown[i] || !ok
 			if ok {
-				confirmed++
+				answers.Free++
+			} else {
+				answers.Failed++
 			}
 			if missing--; missing > 0 {
 				return
 			}
-			if confirmed < quorum.Size(len(t.servers)) {
+			if !answers.Confirmed() {
 				done(errTimeout)
 				return
 			}
@@ -246,25 +268,21 @@ func (v *redisClient) renew(s *clientcore.Session, held []engine.Held, done func
 func (v *redisClient) renewOne(h engine.Held, done func(error)) {
 	t := v.granted[h.Name]
 	under, err := v.authorize(h.Resources[0])
-	if t == nil || err != nil || under.fleet != t.fleet {
+	if t == nil || err != nil || under.fleet != t.fleet || !t.core.Renew() {
 		v.w.timer(v.process, 0, func() { done(errTimeout) }) // the lease expires
 		return
 	}
 	answers, decided := quorum.Renewal{Nodes: len(t.servers)}, false
 	for i, s := range t.servers {
-		before := t.unknown[i]
-		t.unknown[i] = true // a late copy must not take the lock back after its release
 		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
 			if !under.reaches(i, node) {
 				return redisnode.Reply{Reason: redisnode.Empty}
 			}
 			call := t.call(v)
-			call.Version, call.Token = under.version, t.core.Token()
+			call.Version, call.Token = under.version, t.core.Token
 			return node.Renew(now, h.Resources, call)
 		}, func(r redisnode.Reply, ok bool) {
-			if ok && !t.ended {
-				t.unknown[i] = before
-			}
+			t.core.Renewed(i, !ok)
 			switch {
 			case ok && r.Reason == redisnode.Accepted:
 				answers.Extended++

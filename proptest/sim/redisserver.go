@@ -27,7 +27,8 @@ type redisServer struct {
 }
 
 func newRedisServer(w *World, number int) *redisServer {
-	s := &redisServer{process: w.newProcess(fmt.Sprintf("redis %d", number)), address: fmt.Sprintf("redis-%d:6379", number)}
+	s := &redisServer{process: w.newProcess(fmt.Sprintf("redis %d", number)), address: fmt.Sprintf("redis-%d:6379",
+		number)}
 	s.node = redisnode.New(s.lifeName())
 	s.save(w)
 	return s
@@ -115,7 +116,8 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 
 // send executes a script on a server and delivers the answer. A crash closes the
 // connection and loses messages in flight. The call may arrive twice, unless once is set.
-func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R, got func(R)) {
+func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R,
+	got func(R)) {
 	mine, its := from.life, s.lives
 	w.send(from, s.process, once, func() {
 		if s.lives != its {
@@ -134,7 +136,8 @@ func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *
 }
 
 // call is send with a timeout: got is called once, with ok false after the timeout.
-func call[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R, got func(answer R, ok bool)) {
+func call[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R,
+	got func(answer R, ok bool)) {
 	over := false
 	send(w, from, s, once, do, func(answer R) {
 		if !over {
@@ -177,6 +180,15 @@ type nodeReport struct {
 	joined time.Duration // since its last join
 }
 
+// node returns the state of the node as recoveries take it.
+func (r nodeReport) node(quarantine time.Duration) recovery.Node {
+	n := recovery.Node{Report: r.Report, Joining: r.join}
+	if r.join != "" {
+		n.Quarantine, n.Joined = recovery.QuarantineLeft(quarantine, r.waited, r.joined, joinGap), r.joined
+	}
+	return n
+}
+
 func reportOf(n *redisnode.Node, now int64) nodeReport {
 	report, join, waited, joined := n.Report(now)
 	return nodeReport{report, join, time.Duration(waited) * time.Millisecond, time.Duration(joined) * time.Millisecond}
@@ -198,12 +210,4 @@ func (w *World) queryReports(from *process, servers []*redisServer, done func([]
 			}
 		})
 	}
-}
-
-func reports(all []nodeReport) []recovery.Report {
-	list := make([]recovery.Report, len(all))
-	for i, s := range all {
-		list[i] = s.Report
-	}
-	return list
 }

@@ -12,9 +12,10 @@ import (
 // The intervals of the replication, on a node's own clock.
 const (
 	heartbeat       = 300 * time.Millisecond
-	electionTimeout = time.Second     // and up to as much again
-	leaderTimeout   = 4 * time.Second // without a majority; long, so that safety does not depend on it
-	compactAfter    = 80              // applied entries
+	electionTimeout = time.Second           // and up to as much again
+	leaderTimeout   = 4 * time.Second       // without a majority; long, so that safety does not depend on it
+	compactAfter    = 80                    // applied entries
+	writeTime       = 20 * time.Millisecond // of a leader's disk, at most
 )
 
 // role is the role of a replica in its term.
@@ -52,10 +53,11 @@ type replica struct {
 	id      uint32 // a new one after each loss of data
 
 	// On disk.
-	term uint64
-	vote uint32
-	base image
-	log  []entry // after base
+	term    uint64
+	vote    uint32
+	base    image
+	log     []entry // after base; a crash loses those after written
+	written uint64
 
 	// In memory.
 	role    role
@@ -84,6 +86,8 @@ type peer struct {
 
 // boot starts a replica from its disk.
 func (r *replica) boot() {
+	r.written = max(r.written, r.base.index)
+	r.log = r.log[:r.written-r.base.index]
 	r.load()
 	r.role, r.leader, r.votes, r.peers, r.leadership, r.flight = follower, -1, nil, nil, nil, nil
 	r.queue = proposer.NewQueue[func(answer)](maxPending)

@@ -2,14 +2,32 @@ package sim
 
 import "slices"
 
-// append appends an entry to the log of a leader and replicates it.
+// append appends an entry to the log of a leader and replicates it while the leader writes it,
+// as raftstore does: a change of the members, and the entry of a leader without others, are
+// written first.
 func (r *replica) append(e entry) uint64 {
 	e.term = r.term
 	r.log = append(r.log, e)
 	index := r.last()
+	if e.members != nil || e.restore != nil || len(r.members()) == 1 {
+		r.written = index
+	} else {
+		r.w.timer(r.process, r.w.random(writeTime), func() { r.wrote(index, e.term) })
+	}
 	r.replicate()
 	r.advance()
 	return index
+}
+
+// wrote ends the write of a leader's entry, and of those before it.
+func (r *replica) wrote(index, term uint64) {
+	if index <= r.written || index > r.last() || r.termAt(index) != term {
+		return
+	}
+	r.written = index
+	if r.role == leader {
+		r.advance()
+	}
 }
 
 // replicate sends every member its missing entries.
@@ -61,6 +79,7 @@ func (r *replica) receive(from uint32, term, prev, prevTerm uint64, entries []en
 		r.reply(from, term, false, 0)
 		return
 	}
+	defer func() { r.written = r.last() }()
 	if prev < r.base.index { // the snapshot has the first entries
 		skip := min(r.base.index-prev, uint64(len(entries)))
 		entries = entries[skip:]
@@ -99,7 +118,7 @@ func (r *replica) install(from uint32, term uint64, s image) {
 		return
 	}
 	if s.index > r.commit {
-		r.base, r.log = s, nil
+		r.base, r.log, r.written = s, nil, s.index
 		r.load()
 	}
 	r.reply(from, term, true, s.index)
@@ -130,13 +149,14 @@ func (r *replica) reply(to uint32, term uint64, ok bool, index uint64) {
 	})
 }
 
-// advance commits the entries of this term that a majority of the members has.
+// advance commits the entries of this term that a majority of the members has. The
+// acknowledgement of another member counts when the leader has written the entry itself.
 func (r *replica) advance() {
 	members := r.members()
 	for index := r.last(); index > r.commit && r.termAt(index) == r.term; index-- {
 		n := 0
 		for _, id := range members {
-			if id == r.id || r.peers[slotOf(id)].id == id && r.peers[slotOf(id)].match >= index {
+			if id == r.id || r.peers[slotOf(id)].id == id && r.peers[slotOf(id)].match >= index && r.written >= index {
 				n++
 			}
 		}

@@ -20,7 +20,7 @@ type Result struct {
 	Report property.Report
 	// Hash covers all events: it is the same for the same Plan.
 	Hash uint64
-	// Events is the whole history, with WithEvents.
+	// Events is the whole history, with WithEvents, or the operations at the gate, with WithHistory.
 	Events []property.Event
 	// Bad lists the violations, in order.
 	Bad []error
@@ -47,8 +47,11 @@ type record struct {
 }
 
 func (r *record) add(e property.Event) {
-	r.hash = mix(r.hash, uint64(e.At), uint64(e.Kind), uint64(e.Token), e.Op, e.Seen, e.Version, e.Index, e.Hash, text(e.Who), text(string(e.Attempt)), text(e.Note))
-	if r.keep {
+	if e.Access == property.Write {
+		r.hash = mix(r.hash, uint64(e.At), uint64(e.Kind), uint64(e.Token), e.Op, e.Seen, e.Version, e.Index, e.Hash,
+			text(e.Who), text(string(e.Attempt)), text(e.Note))
+	}
+	if r.keep || r.history > 0 && e.Kind >= property.Sent && e.Kind <= property.Rejected {
 		r.events = append(r.events, e)
 	}
 }
@@ -160,11 +163,13 @@ func (w *World) finish() *Result {
 		report.Violations = append(report.Violations, err.Error())
 	}
 	if w.plan.Synchronous() && report.Overlaps > 0 {
-		err := fmt.Errorf("M2: two clients held one lock %d times, although no client paused and all clocks were right", report.Overlaps)
+		err := fmt.Errorf("M2: two clients held one lock %d times, although no client paused and all clocks were right",
+			report.Overlaps)
 		bad = append(bad, err)
 		report.Violations = append(report.Violations, err.Error())
 	}
-	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad, History: w.history()}
+	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad,
+		History: linear.First(linear.Operations(w.record.events), w.record.history)}
 }
 
 // servedLock records a grant after all faults were repaired.

@@ -19,7 +19,6 @@ import (
 
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
-	"github.com/leased-project/leased/proptest/timeline"
 )
 
 var (
@@ -154,7 +153,7 @@ func writeHistory(t require.TestingT, name string, plan Plan) (where string, res
 	require.NoError(t, err)
 	defer picture.Close()
 	const drawn = 400
-	require.NoError(t, timeline.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
+	require.NoError(t, linear.Draw(picture, events[max(0, len(events)-drawn):], bad...))
 	where = fmt.Sprintf("the history is in %s and %s", text.Name(), picture.Name())
 	if undecided {
 		where += "\nits linearizability is undecided"

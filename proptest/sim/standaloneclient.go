@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// standaloneVersion is the version of a fleet without a service.
-	standaloneVersion = 1
+	standaloneVersion = recovery.StandaloneVersion
 	// joinGap is the time without a join after which a client takes the recovery of a node
 	// over from another client, and its quarantine starts again.
 	joinGap = 6 * time.Second
 )
 
 // standaloneClient is a client of a fleet without a service. Like redlockadapter, it also
-// recovers nodes that lost their state.
+// recovers nodes that lost their state; recovery.Standalone decides.
 type standaloneClient struct {
 	*redisClient
-	joins      map[string]string // by server life: the join nonce that this client put there
-	count      int
+	core       *recovery.Standalone
+	saved      map[string]fencing.Token // floors on disk, by server life
+	count      int                      // of join nonces
 	recovering bool
 }
 
@@ -42,13 +42,15 @@ func (w *World) initStandalone() {
 	for _, s := range w.redises {
 		now := s.millis(w)
 		s.node.Join(now, redisnode.Join{Nonce: "init", Version: standaloneVersion, Fleet: fleet})
-		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address, Ceiling: fencing.MaxToken})
+		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address,
+			Ceiling: fencing.MaxToken})
 	}
 }
 
 func (c *standaloneClient) start() {
 	c.redisClient.start()
-	c.joins, c.recovering = map[string]string{}, false
+	c.core = &recovery.Standalone{Fleet: c.fleet(), Quarantine: c.policy.TTL, MaxTTL: c.policy.TTL}
+	c.saved, c.recovering = map[string]fencing.Token{}, false
 	c.patrol()
 }
 
@@ -65,88 +67,67 @@ func (c *standaloneClient) patrol() {
 		return
 	}
 	c.recovering = true
-	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) { c.recoverFrom(all, 0) })
+	c.recoverNodes()
 }
 
-// recoverFrom recovers the nodes that lost their state, one by one.
-func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
-	for i := from; i < len(all); i++ {
-		if all[i].Reached && all[i].Live == nil {
-			c.recover(c.w.redises[i], all[i], func() { c.recoverFrom(all, i+1) })
-			return
-		}
-	}
-	c.recovering = false
-}
-
-// recover assigns an empty node a new range, above the reports that a quorum gives after
-// the quarantine of the node.
-func (c *standaloneClient) recover(s *redisServer, present nodeReport, done func()) {
-	life := s.lifeName()
-	join := c.joins[life]
-	if join == "" || join != present.join {
-		c.count++
-		join = fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
-	}
-	type reply struct {
-		reason redisnode.Reason
-		waited int64
-	}
-	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) reply {
-		reason, waited := n.Join(now, redisnode.Join{Nonce: join, Version: standaloneVersion, Fleet: c.fleet(), Keep: joinGap.Milliseconds(),
-			Gap: joinGap.Milliseconds()})
-		return reply{reason, waited}
-	}, func(got reply, ok bool) {
-		if !ok || got.reason != redisnode.Accepted {
-			done()
-			return
-		}
-		c.joins[life] = join
-		if got.waited < c.policy.TTL.Milliseconds() {
-			done()
-			return
-		}
-		c.initialise(s, join, done)
-	})
-}
-
-func (c *standaloneClient) initialise(s *redisServer, join string, done func()) {
+// recoverNodes takes steps of the recovery of nodes that lost their state, as many as are possible now.
+func (c *standaloneClient) recoverNodes() {
 	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) {
-		floor, ok := recovery.StandaloneFloor(reports(all))
-		if !ok {
-			done()
-			return
+		nodes := make([]recovery.Node, len(all))
+		for i, s := range all {
+			nodes[i] = s.node(c.policy.TTL)
+			nodes[i].SavedFloor, nodes[i].Saved = c.saved[s.Server]
 		}
-		c.reserve(floor, 0, 0, func(reserved bool) {
-			if !reserved {
-				done()
-				return
-			}
-			c.makeVoter(s, join, floor, done)
+		actions, _, progressed := c.core.Step(nodes, func() string {
+			c.count++
+			return fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
 		})
-	})
-}
-
-// reserve stores the floor of a recovering node on a quorum.
-func (c *standaloneClient) reserve(floor fencing.Token, from, agreed int, then func(reserved bool)) {
-	if from == len(c.w.redises) {
-		then(agreed > len(c.w.redises)/2)
-		return
-	}
-	call(c.w, c.process, c.w.redises[from], true, func(n *redisnode.Node, _ int64) redisnode.Reason {
-		return n.Reserve(c.fleet(), floor, 0)
-	}, func(reason redisnode.Reason, ok bool) {
-		if ok && reason == redisnode.Accepted {
-			agreed++
+		missing := len(actions)
+		if missing == 0 {
+			c.recovering = false
 		}
-		c.reserve(floor, from+1, agreed, then)
+		for _, a := range actions {
+			c.do(a, func(done bool) {
+				progressed = progressed || done && a.Kind != recovery.Join
+				if missing--; missing > 0 {
+					return
+				}
+				if c.recovering = progressed; progressed {
+					c.recoverNodes()
+				}
+			})
+		}
 	})
 }
 
-// makeVoter initializes a node.
-func (c *standaloneClient) makeVoter(s *redisServer, join string, floor fencing.Token, done func()) {
-	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
-		return n.Init(now, redisnode.Range{Join: join, Version: standaloneVersion, Fleet: c.fleet(), Member: s.address, Floor: floor,
-			Ceiling: fencing.MaxToken, Quarantine: c.policy.TTL.Milliseconds()})
-	}, func(redisnode.Reply, bool) { done() })
+// do carries out an action. The call has no effect on another run of the server than the one that reported.
+func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
+	s := c.w.redises[a.Node]
+	if a.Kind == recovery.Reserve { // an older save does not have it
+		delete(c.saved, a.Server)
+	}
+	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
+		if n.Life() != a.Server {
+			return redisnode.Empty
+		}
+		gap, r := joinGap.Milliseconds(), a.Range
+		switch a.Kind {
+		case recovery.Join:
+			reason, _ := n.Join(now, redisnode.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: c.fleet(),
+				Keep: gap, Gap: gap})
+			return reason
+		case recovery.Reserve:
+			return n.Reserve(c.fleet(), a.Floor, 0)
+		case recovery.Save:
+			s.disk = n.Clone()
+			return redisnode.Accepted
+		}
+		return n.Init(now, redisnode.Range{Join: r.Join, Version: r.Version, Fleet: c.fleet(), Member: s.address,
+			Floor: r.Floor, Ceiling: r.Ceiling, Quarantine: r.Quarantine.Milliseconds()}).Reason
+	}, func(reason redisnode.Reason, ok bool) {
+		if ok = ok && reason == redisnode.Accepted; ok && a.Kind == recovery.Save {
+			c.saved[a.Server] = a.Floor
+		}
+		done(ok)
+	})
 }

@@ -58,8 +58,8 @@ func (s *storage) admit(e property.Event, err error) bool {
 	panic(fmt.Errorf("gate at mark %d: %w", s.fence.Mark(e.Resource), err)) // no token jumps this far
 }
 
-// write checks the token and writes in one step.
-func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, value uint64, answer func(applied bool)) {
+// write checks the token and writes the number of the operation, in one step.
+func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen uint64, answer func(applied bool)) {
 	e := property.Event{Who: s.name, Kind: property.Wrote, Resource: name, Token: token, Op: op, Seen: seen}
 	if !s.admit(property.Event{Resource: name, Token: token, Op: op}, s.fence.Admit(name, token)) {
 		answer(false)
@@ -69,7 +69,7 @@ func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, va
 		r := s.data[name]
 		r.version++
 		if !s.w.plan.Flaws.LosesValues || op%7 != 0 {
-			r.value = value
+			r.value = op
 		}
 		e.Version = r.version
 		s.w.emit(e)

@@ -51,9 +51,12 @@ type figures struct {
 }
 
 func newChecker(w *world) *checker {
-	c := &checker{world: w, open: map[string]*history{}, closed: map[string]int64{}, at: map[string]string{}, kinds: map[string]int{},
-		holds: map[string]map[property.Attempt]property.Event{}, live: figures{grants: map[string]int{}}, cluster: property.NewChecker("cluster")}
-	c.result.Modes, c.result.Switches.Grants = map[string]Figures{}, map[string]int{}
+	c := &checker{world: w, open: map[string]*history{}, closed: map[string]int64{}, at: map[string]string{},
+		kinds: map[string]int{},
+		holds: map[string]map[property.Attempt]property.Event{}, live: figures{grants: map[string]int{}},
+		cluster: property.NewChecker("cluster")}
+	c.result.Modes, c.result.Switches.Grants, c.result.Acknowledged = map[string]Figures{}, map[string]int{},
+		map[string]int{}
 	c.grants.throughMember = func(who string) bool {
 		var number int
 		_, err := fmt.Sscanf(who, "worker %d", &number)
@@ -88,7 +91,8 @@ func (c *checker) take(e property.Event) {
 	h := c.open[name]
 	if h == nil {
 		if _, late := c.closed[name]; late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: reported after its history was checked (%s)", property.WellFormed, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: reported after its history was checked (%s)",
+				property.WellFormed, e))
 			return
 		}
 		h = newHistory(name)
@@ -108,6 +112,10 @@ func (c *checker) take(e property.Event) {
 		c.holds[e.Who][e.Attempt] = e
 	case property.Ended:
 		delete(c.holds[e.Who], e.Attempt)
+	case property.Acknowledged:
+		if e.Access == property.Write {
+			c.result.Acknowledged[e.Who]++
+		}
 	}
 }
 
@@ -115,11 +123,11 @@ func (c *checker) take(e property.Event) {
 func (c *checker) add(h *history, e property.Event) {
 	h.events = append(h.events, e)
 	switch {
-	case e.Kind == property.Requested, e.Kind == property.Ended, e.Kind == property.Sent && e.Note == "":
+	case e.Kind == property.Requested, e.Kind == property.Ended, e.Kind == property.Sent && e.Access == property.Write:
 		c.live.operations++
 	case e.Kind == property.Acquired:
 		c.live.grants[h.class]++
-	case e.Kind == property.Rejected && e.Note != noteRead:
+	case e.Kind == property.Rejected && e.Access != property.Read:
 		c.live.stale++
 	}
 }
@@ -242,7 +250,8 @@ func (c *checker) closeAll(ctx context.Context) {
 			return
 		}
 		for _, e := range late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was checked (%s)", property.WellFormed, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was checked (%s)",
+				property.WellFormed, e))
 		}
 	}
 }
@@ -256,7 +265,13 @@ func (c *checker) progress() string {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.kinds[kind]))
 	}
 	now := c.world.now()
-	return fmt.Sprintf("%5.0fs  %s  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations %d  %s", now.Seconds(), progress.Until(c.world.config.Duration, now),
-		c.live.operations, c.live.grants[correctness], c.live.grants[efficiency], c.live.grants[switched], c.migrator.figures().Done, c.live.stale,
-		len(c.result.Violations), strings.Join(kinds, ", "))
+	grants := fmt.Sprintf("%d correctness %d efficiency %d switched  switches %d", c.live.grants[correctness],
+		c.live.grants[efficiency], c.live.grants[switched],
+		c.migrator.figures().Done)
+	if c.world.locks != nil {
+		grants = fmt.Sprint(c.live.grants[inPostgres])
+	}
+	return fmt.Sprintf("%5.0fs  %s  %d operations  grants %s  stale %d  violations %d  %s", now.Seconds(),
+		progress.Until(c.world.config.Duration, now),
+		c.live.operations, grants, c.live.stale, len(c.result.Violations), strings.Join(kinds, ", "))
 }

@@ -3,9 +3,11 @@
 package torture
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 )
@@ -30,10 +32,22 @@ const (
 	// Leaderless kills one of three members and pauses another. Locks in efficiency
 	// mode must still be granted, directly and through the last member.
 	Leaderless Scenario = "leaderless"
+	// Postgres has no members and no Redis nodes: the locks are in a PostgreSQL of their own. It
+	// kills backends and the server, and fails over to an asynchronous standby that missed
+	// grants.
+	Postgres Scenario = "postgres"
 )
 
-// Scenarios lists all scenarios.
-var Scenarios = []Scenario{Random, Emptied, Leaderless}
+// scenarios has the faults of each scenario, and the classes of the locks that its workers use.
+var scenarios = map[Scenario]struct {
+	faults  func(*nemesis, context.Context)
+	classes []string
+}{
+	Random:     {(*nemesis).random, []string{correctness, efficiency, switched}},
+	Emptied:    {(*nemesis).emptyRepeatedly, []string{efficiency}},
+	Leaderless: {(*nemesis).leaderless, []string{efficiency}},
+	Postgres:   {(*nemesis).postgres, []string{inPostgres}},
+}
 
 // LeastEmptied is the least number of times that scenario Emptied empties all Redis nodes.
 const LeastEmptied = 5
@@ -52,11 +66,13 @@ type Config struct {
 	Seed uint64
 	// Workers is the number of worker processes. Default: DefaultWorkers.
 	Workers int
-	// Member is the command line of a member. Settings are appended as flags of
-	// `leased serve`.
-	Member []string
+	// Leased is the program of the members.
+	Leased string
 	// Worker is the command line of a process that calls Work.
 	Worker []string
+	// Others are the command lines of workers in other languages. They take turns with
+	// Worker.
+	Others [][]string
 	// Dir is the folder of data and logs; it must exist.
 	Dir string
 	// Progress receives one line per second. Nil discards them.
@@ -73,25 +89,17 @@ func (c *Config) validate() error {
 	if c.Scenario == "" {
 		c.Scenario = Random
 	}
-	switch {
-	case !slices.Contains(Scenarios, c.Scenario):
-		return fmt.Errorf("scenario %q is not one of %q", c.Scenario, Scenarios)
+	switch _, known := scenarios[c.Scenario]; {
+	case !known:
+		return fmt.Errorf("scenario %q is not one of %q", c.Scenario, slices.Sorted(maps.Keys(scenarios)))
 	case c.Duration <= 0:
 		return fmt.Errorf("duration (%v) must be above 0", c.Duration)
 	case c.Switches != 0 && c.Scenario != Random:
 		return fmt.Errorf("scenario %q has no migrations: switches (%d) must be 0", c.Scenario, c.Switches)
 	case c.Workers < 2 || c.Workers > maxWorkers:
 		return fmt.Errorf("workers (%d) must be from 2 to %d: a single worker has no contention", c.Workers, maxWorkers)
-	case len(c.Member) == 0 || len(c.Worker) == 0 || c.Dir == "":
-		return errors.New("member, worker and dir must be set")
+	case c.Leased == "" || len(c.Worker) == 0 || c.Dir == "":
+		return errors.New("leased, worker and dir must be set")
 	}
 	return nil
-}
-
-// classes returns the classes of locks that workers use.
-func (c *Config) classes() []string {
-	if c.Scenario == Random {
-		return []string{correctness, efficiency, switched}
-	}
-	return []string{efficiency}
 }

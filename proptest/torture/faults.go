@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 func (n *nemesis) workerFaults(workers []*worker) []fault {
@@ -28,19 +30,14 @@ func (n *nemesis) workerFaults(workers []*worker) []fault {
 	return []fault{
 		{1, func(ctx context.Context, r *rand.Rand) { // stopped for longer than its lease, or not
 			v := holding(r)
-			n.paused(v.spec.Name, "worker paused")
-			v.process.signal(syscall.SIGSTOP)
-			wait(ctx, some(r, 100*time.Millisecond, 3*leaseTTL))
-			n.resumed(v.spec.Name)
-			v.process.signal(syscall.SIGCONT)
+			length := some(r, 100*time.Millisecond, 3*leaseTTL)
+			n.pause(ctx, v.spec.Name, "worker paused", length, v.process.Pause, v.process.Resume)
 		}},
 		{1, func(_ context.Context, r *rand.Rand) {
 			v := any(r)
-			v.process.kill()
+			v.process.Kill()
 			n.report(v.spec.Name, "worker killed")
-			if err := v.begin(); err != nil {
-				n.wrong(err)
-			}
+			n.try(v.begin())
 		}},
 	}
 }
@@ -49,18 +46,15 @@ func (n *nemesis) memberFaults() []fault {
 	all := []fault{
 		{30, func(ctx context.Context, r *rand.Rand) {
 			m := n.member(ctx, r)
-			m.process.kill()
+			m.process.Kill()
 			n.report(m.who(), "member killed")
 			wait(ctx, some(r, 0, 1500*time.Millisecond))
 			n.back(ctx, r, m)
 		}},
 		{30, func(ctx context.Context, r *rand.Rand) {
 			m := n.member(ctx, r)
-			n.paused(m.who(), "member paused")
-			m.process.signal(syscall.SIGSTOP)
-			wait(ctx, some(r, 100*time.Millisecond, 3*time.Second))
-			n.resumed(m.who())
-			m.process.signal(syscall.SIGCONT)
+			length := some(r, 100*time.Millisecond, 3*time.Second)
+			n.pause(ctx, m.who(), "member paused", length, m.process.Pause, m.process.Resume)
 		}},
 		{5, func(ctx context.Context, r *rand.Rand) { // rolling restart
 			for _, m := range n.world.members {
@@ -68,7 +62,7 @@ func (n *nemesis) memberFaults() []fault {
 					return
 				}
 				n.report(m.who(), "member restarted")
-				m.process.end(syscall.SIGTERM, stopLimit)
+				m.process.End(syscall.SIGTERM, stopLimit)
 				n.back(ctx, r, m)
 			}
 		}},
@@ -90,11 +84,11 @@ func (n *nemesis) memberFaults() []fault {
 // themselves, as after a pause during a write to disk.
 func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
 	for _, m := range n.world.members {
-		if runs, expected := m.process.alive(); !runs {
+		if runs, expected := m.process.Alive(); !runs {
 			if !expected {
 				n.report(m.who(), "member ended by itself")
 			}
-			n.start(m)
+			n.try(m.revive())
 		}
 	}
 	if r.IntN(100) < 60 {
@@ -105,16 +99,10 @@ func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
 	return n.world.members[r.IntN(len(n.world.members))]
 }
 
-func (n *nemesis) start(m *member) {
-	if err := m.revive(); err != nil {
-		n.wrong(err)
-	}
-}
-
 // back restarts a member, and mostly waits until it knows a leader, so that a majority is
 // up.
 func (n *nemesis) back(ctx context.Context, r *rand.Rand, m *member) {
-	n.start(m)
+	n.try(m.revive())
 	if r.IntN(8) > 0 {
 		until(ctx, 5*time.Second, m.knowsLeader)
 	}
@@ -149,15 +137,11 @@ func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
 			if !symmetric && (way[0] == m.number) != out {
 				continue
 			}
-			if err := n.world.network.cut(way[0], way[1]); err != nil {
-				n.wrong(err)
-			}
+			n.try(n.world.network.cut(way[0], way[1]))
 		}
 	}
 	wait(ctx, some(r, 500*time.Millisecond, 4*time.Second))
-	if err := n.world.network.heal(); err != nil {
-		n.wrong(err)
-	}
+	n.try(n.world.network.heal())
 }
 
 // disk makes a member's disk fail or slow for a while. A member whose disk fails ends by
@@ -165,24 +149,21 @@ func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
 func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string) {
 	m := n.member(ctx, r)
 	const calls = "fsync,fdatasync"
-	tracer := exec.Command(n.tracer, "-f", "-qq", "-o", "/dev/null", "-p", fmt.Sprint(m.process.pid()), "-e", "trace="+calls, "-e", "inject="+calls+":"+injection)
-	tracer.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := tracer.Start(); err != nil {
-		n.wrong(err)
+	tracer := &testserver.Process{Name: "strace", Log: filepath.Join(n.world.config.Dir, "strace.log"),
+		Args: []string{n.tracer, "-f", "-qq", "-o", "/dev/null", "-p", fmt.Sprint(m.process.Pid()), "-e", "trace=" + calls,
+			"-e", "inject=" + calls + ":" + injection}}
+	if !n.try(tracer.Start()) {
 		return
 	}
 	n.report(m.who(), note)
-	ended := make(chan error, 1)
-	go func() { ended <- tracer.Wait() }()
-	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs || len(ended) > 0 })
-	runs, _ := m.process.alive()
-	if runs && len(ended) > 0 {
-		n.wrong(fmt.Errorf("strace detached from %s at once, so no disk fault was injected: %w; allow ptrace, or remove strace from PATH", m.who(), <-ended))
+	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { return m.process.Pid() == 0 || tracer.Pid() == 0 })
+	if m.process.Pid() != 0 && tracer.Pid() == 0 {
+		n.fail(fmt.Errorf("strace detached from %s at once, so no disk fault was injected; its log is %s; allow ptrace, or "+
+			"remove strace from PATH", m.who(), tracer.Log))
 		return
 	}
-	_ = tracer.Process.Signal(syscall.SIGTERM) // it detaches from the member
-	<-ended
-	if runs, _ := m.process.alive(); !runs {
+	tracer.End(syscall.SIGTERM, stopLimit) // it detaches from the member; strace has been seen to hang
+	if m.process.Pid() == 0 {
 		n.back(ctx, r, m)
 	}
 }
@@ -195,18 +176,14 @@ func (n *nemesis) redisFaults() []fault {
 			m.server.Kill()
 			n.report(m.who(), "redis killed")
 			if r.IntN(3) == 0 || !m.saved {
-				n.save(m)
+				m.saved = n.try(m.server.Save()) || m.saved
 			}
 			wait(ctx, some(r, 0, time.Second))
 			n.revive(ctx, m)
 		}},
 		{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
-			n.paused(m.who(), "redis paused")
-			m.server.Pause()
-			wait(ctx, some(r, 100*time.Millisecond, 2*leaseTTL))
-			n.resumed(m.who())
-			m.server.Resume()
+			n.pause(ctx, m.who(), "redis paused", some(r, 100*time.Millisecond, 2*leaseTTL), m.server.Pause, m.server.Resume)
 		}},
 		{15, func(ctx context.Context, r *rand.Rand) { n.empty(ctx, any(r)) }},
 		{15, func(ctx context.Context, r *rand.Rand) { n.restoreOldFolder(ctx, any(r)) }},
@@ -222,9 +199,9 @@ func (n *nemesis) redisFaults() []fault {
 			if r.IntN(2) == 0 {
 				by = -3 * by
 			}
-			n.clock(m, by)
+			n.try(m.setClockOffset(by))
 			wait(ctx, some(r, time.Second, 4*time.Second))
-			n.clock(m, 0)
+			n.try(m.setClockOffset(0))
 		}})
 	}
 	return all
@@ -233,71 +210,53 @@ func (n *nemesis) redisFaults() []fault {
 // storageFaults keep confirmed data, which gates rely on.
 func (n *nemesis) storageFaults() []fault {
 	return []fault{{1, func(ctx context.Context, _ *rand.Rand) {
-		d := n.world.database
-		var gone func() bool
-		err := retry(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			n.wrong(fmt.Errorf("kill %s: %w", storageName, err))
-			return
-		}
-		n.report(storageName, "storage killed")
-		until(ctx, startLimit, gone)
-		until(ctx, startLimit, func() bool { return d.answers(ctx) })
+		n.crash(ctx, n.world.database, storageName, "storage killed")
 	}}}
 }
 
-func (n *nemesis) clock(m *redisNode, by time.Duration) {
-	if err := m.setClockOffset(by); err != nil {
-		n.wrong(err)
+// crash kills a backend of a PostgreSQL, which makes all of it recover from its log, and waits
+// until it answers.
+func (n *nemesis) crash(ctx context.Context, d *database, who, note string) {
+	var gone func() bool
+	err := retry(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		n.fail(fmt.Errorf("kill %s: %w", who, err))
+		return
 	}
+	n.report(who, note)
+	until(ctx, startLimit, gone)
+	until(ctx, startLimit, func() bool { return d.answers(ctx) })
 }
 
 func (n *nemesis) revive(ctx context.Context, m *redisNode) {
 	if err := m.revive(ctx); err != nil && ctx.Err() == nil { // else heal retries
-		n.wrong(err)
+		n.fail(err)
 	}
-}
-
-// save copies a killed node's folder.
-func (n *nemesis) save(m *redisNode) {
-	if err := m.server.Save(); err != nil {
-		n.wrong(err)
-		return
-	}
-	m.saved = true
 }
 
 // empty removes a node's data.
 func (n *nemesis) empty(ctx context.Context, m *redisNode) {
-	if err := m.server.Wipe(); err != nil {
-		n.wrong(err)
-		return
+	if n.try(m.server.Wipe()) {
+		n.report(m.who(), "redis emptied")
+		n.revive(ctx, m)
 	}
-	n.report(m.who(), "redis emptied")
-	n.revive(ctx, m)
 }
 
 // restoreOldFolder restarts a node with an older copy of its folder.
 func (n *nemesis) restoreOldFolder(ctx context.Context, m *redisNode) {
-	if !m.saved {
-		return
+	if m.saved && n.try(m.server.PutBack()) {
+		n.report(m.who(), "redis restarted with old data")
+		n.revive(ctx, m)
 	}
-	if err := m.server.PutBack(); err != nil {
-		n.wrong(err)
-		return
-	}
-	n.report(m.who(), "redis restarted with old data")
-	n.revive(ctx, m)
 }
 
 // emptyAll removes the data of all nodes before it restarts the first.
 func (n *nemesis) emptyAll(ctx context.Context) {
 	for _, m := range n.world.redisNodes {
-		if err := m.server.Wipe(); err != nil {
-			n.wrong(err)
+		if !n.try(m.server.Wipe()) {
 			return
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
-	"github.com/leased-project/leased/proptest/timeline"
 )
 
 const (
@@ -65,11 +64,11 @@ func (h *history) during(faults []property.Event) []property.Event {
 // outcome is the result of checking one history.
 type outcome struct {
 	report    property.Report
-	undecided bool           // whether it is linearizable
-	unpaused  int            // overlaps without a pause
-	modes     map[string]int // grants by mode
-	sections  []timeline.Section
-	sample    *timeline.Section // a refused write, if nothing is violated
+	undecided bool                // whether it is linearizable
+	unpaused  int                 // overlaps without a pause
+	modes     map[string]int      // grants by mode
+	excerpt   []property.Event    // of the first violation, or else of a refused write
+	violation *property.Violation // the first
 }
 
 // check checks the history. The property checker gets the events in one possible order:
@@ -81,12 +80,13 @@ func (h *history) check() outcome {
 	var first, answers, stale []property.Event
 	for _, e := range h.events {
 		switch {
-		case e.Kind == property.Rejected && e.Note != noteRead:
-			stale = append(stale, property.Event{At: e.At, Kind: property.Stale, Who: storageName, Resource: e.Resource, Op: e.Op, Token: e.Token})
-			if e.Note == "" {
-				answers = append(answers, e)
+		case e.Kind == property.Rejected:
+			if e.Access != property.Read {
+				stale = append(stale, property.Event{At: e.At, Kind: property.Stale, Who: storageName, Resource: e.Resource,
+					Op:    e.Op,
+					Token: e.Token})
 			}
-		case e.Note == noteEnter || e.Note == noteRead: // for linearize
+			answers = append(answers, e)
 		case e.Kind == property.Acknowledged:
 			answers = append(answers, e)
 		default:
@@ -104,8 +104,7 @@ func (h *history) check() outcome {
 	}
 	var violations []*property.Violation
 	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
-		var violation *property.Violation
-		if errors.As(checker.Observe(e), &violation) {
+		if violation, ok := errors.AsType[*property.Violation](checker.Observe(e)); ok {
 			violations = append(violations, violation)
 		}
 	}
@@ -115,10 +114,20 @@ func (h *history) check() outcome {
 	if more := len(v.report.Violations) - mostViolations; more > 0 {
 		v.report.Violations = append(v.report.Violations[:mostViolations], fmt.Sprintf("and %d more in %s", more, h.name))
 	}
-	h.linearize(&v)
+	switch err := linear.Check(linear.Operations(h.events), linearLimit, nil); {
+	case errors.Is(err, linear.ErrTimeout):
+		v.undecided = true
+	case err != nil:
+		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: operations on %s: %v", property.G2, h.name, err))
+	}
 	all := slices.Concat(first, h.rows, stale, answers, h.found)
 	byTime(all)
-	v.draw(h.name, all, violations, stale)
+	switch {
+	case len(violations) > 0:
+		v.violation, v.excerpt = violations[0], linear.Excerpt(all, violations[0].Event, excerptEvents)
+	case len(stale) > 0:
+		v.excerpt = linear.Excerpt(all, stale[0], excerptEvents)
+	}
 	return v
 }
 
@@ -148,50 +157,4 @@ func (h *history) date() {
 // byTime sorts events by time. The sort is stable.
 func byTime(events []property.Event) {
 	slices.SortStableFunc(events, func(a, b property.Event) int { return cmp.Compare(a.At, b.At) })
-}
-
-// linearize checks the operations of the clients for linearizability.
-func (h *history) linearize(v *outcome) {
-	index := map[uint64]int{}
-	var ops []linear.Op
-	for _, e := range h.events {
-		switch e.Kind {
-		case property.Sent:
-			op := linear.Op{Client: int(e.Op >> 24), Resource: e.Resource, Token: e.Token, Value: e.Version, Kind: linear.Write, Call: e.At}
-			switch e.Note {
-			case noteEnter:
-				op.Kind = linear.Enter
-			case noteRead:
-				op.Kind = linear.Read
-			}
-			index[e.Op] = len(ops)
-			ops = append(ops, op)
-		case property.Acknowledged, property.Rejected:
-			op := &ops[index[e.Op]]
-			op.Return, op.Outcome = e.At, linear.Done
-			if e.Kind == property.Rejected {
-				op.Outcome = linear.Stale
-			}
-			if op.Kind == linear.Read {
-				op.Value = e.Version
-			}
-		}
-	}
-	switch err := linear.Check(ops, linearLimit, nil); {
-	case errors.Is(err, linear.ErrTimeout):
-		v.undecided = true
-	case err != nil:
-		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: operations on %s: %v", property.G2, h.name, err))
-	}
-}
-
-// draw selects the sections of the diagram: the first violations, or else a refused write.
-func (v *outcome) draw(name string, all []property.Event, violations []*property.Violation, stale []property.Event) {
-	for _, b := range violations[:min(len(violations), 2)] {
-		v.sections = append(v.sections, timeline.Section{Title: name, Events: timeline.Excerpt(all, b.Event, excerptEvents), Bad: []*property.Violation{b}})
-	}
-	if len(violations) == 0 && len(stale) > 0 {
-		v.sample = &timeline.Section{Title: name, Note: "No violation. This is a late write that was refused.",
-			Events: timeline.Excerpt(all, stale[0], excerptEvents)}
-	}
 }

@@ -18,31 +18,34 @@ type historyBuilder struct {
 	now time.Duration
 }
 
-func (t *historyBuilder) event(kind property.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
+func (t *historyBuilder) event(kind property.Kind, who string, token fencing.Token, op, seen, version uint64,
+	access property.Access) {
 	t.now += time.Millisecond
-	t.h.events = append(t.h.events, property.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Note: note})
+	t.h.events = append(t.h.events, property.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0",
+		Attempt: property.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Access: access})
 }
 
 func (t *historyBuilder) row(kind property.Kind, token fencing.Token, op, seen, version uint64) {
-	t.h.rows = append(t.h.rows, property.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token, Op: op, Seen: seen, Version: version})
+	t.h.rows = append(t.h.rows, property.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token,
+		Op: op, Seen: seen, Version: version})
 }
 
 // holds adds a grant, an Enter and a read.
 func (t *historyBuilder) holds(who string, token fencing.Token, op, version uint64) {
-	t.event(property.Requested, who, 0, 0, 0, 0, "")
-	t.event(property.Acquired, who, token, 0, 0, 0, "")
-	t.event(property.Sent, who, token, op, 0, 0, noteEnter)
+	t.event(property.Requested, who, 0, 0, 0, 0, property.Write)
+	t.event(property.Acquired, who, token, 0, 0, 0, property.Write)
+	t.event(property.Sent, who, token, op, 0, 0, property.Enter)
 	t.row(property.Entered, token, 0, 0, 0)
-	t.event(property.Acknowledged, who, token, op, 0, 0, noteEnter)
-	t.event(property.Sent, who, token, op+1, 0, 0, noteRead)
-	t.event(property.Acknowledged, who, token, op+1, 0, version, noteRead)
+	t.event(property.Acknowledged, who, token, op, 0, 0, property.Enter)
+	t.event(property.Sent, who, token, op+1, 0, 0, property.Read)
+	t.event(property.Acknowledged, who, token, op+1, 0, version, property.Read)
 }
 
 // writes adds an applied write.
 func (t *historyBuilder) writes(who string, token fencing.Token, op, version uint64) {
-	t.event(property.Sent, who, token, op, version-1, version, "")
+	t.event(property.Sent, who, token, op, version-1, version, property.Write)
 	t.row(property.Wrote, token, op, version-1, version)
-	t.event(property.Acknowledged, who, token, op, version-1, version, "")
+	t.event(property.Acknowledged, who, token, op, version-1, version, property.Write)
 }
 
 func TestCheck(t *testing.T) {
@@ -54,12 +57,12 @@ func TestCheck(t *testing.T) {
 			s.holds("a", 1, 10, 0)
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
-			s.event(property.Sent, "a", 1, 12, 0, 1, "")
-			s.event(property.Rejected, "a", 1, 12, 0, 1, "")
+			s.event(property.Sent, "a", 1, 12, 0, 1, property.Write)
+			s.event(property.Rejected, "a", 1, 12, 0, 1, property.Write)
 		}, nil},
 		"a late write of a killed worker": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
-			s.event(property.Sent, "a", 1, 12, 0, 1, "")
+			s.event(property.Sent, "a", 1, 12, 0, 1, property.Write)
 			s.row(property.Wrote, 1, 12, 0, 1)
 			s.holds("b", 2, 20, 1)
 			s.writes("b", 2, 22, 2)
@@ -72,8 +75,8 @@ func TestCheck(t *testing.T) {
 		}, []string{"G1", "acknowledged", "linearizable"}}, // the property checker treats it as not applied
 		"an answer without a write": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
-			s.event(property.Sent, "a", 1, 12, 0, 1, "")
-			s.event(property.Acknowledged, "a", 1, 12, 0, 1, "")
+			s.event(property.Sent, "a", 1, 12, 0, 1, property.Write)
+			s.event(property.Acknowledged, "a", 1, 12, 0, 1, property.Write)
 		}, []string{"acknowledged"}},
 		"one token for two attempts": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
@@ -81,8 +84,8 @@ func TestCheck(t *testing.T) {
 		}, []string{"T1"}},
 		"a smaller token": {func(s *historyBuilder) {
 			s.holds("a", 2, 10, 0)
-			s.event(property.Requested, "b", 0, 0, 0, 0, "")
-			s.event(property.Acquired, "b", 1, 0, 0, 0, "")
+			s.event(property.Requested, "b", 0, 0, 0, 0, property.Write)
+			s.event(property.Acquired, "b", 1, 0, 0, 0, property.Write)
 		}, []string{"T2"}},
 		"a stale read": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
@@ -123,18 +126,21 @@ func TestKilledWorkersHoldNothing(t *testing.T) {
 
 func TestOverlapsWithoutAPause(t *testing.T) {
 	acquired := func(at time.Duration, who string) property.Event {
-		return property.Event{At: at * time.Second, Kind: property.Acquired, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who)}
+		return property.Event{At: at * time.Second, Kind: property.Acquired, Who: who, Resource: "c/1/0",
+			Attempt: property.Attempt(who)}
 	}
 	as := func(e property.Event, kind property.Kind) property.Event { e.Kind = kind; return e }
 	for name, c := range map[string]struct {
 		events []property.Event
 		want   int
 	}{
-		"sequential":        {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Ended), acquired(3, "b")}, 0},
-		"concurrent":        {[]property.Event{acquired(1, "a"), acquired(3, "b")}, 1},
-		"while paused":      {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), acquired(3, "b")}, 0},
-		"at resume":         {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), as(acquired(3, "a"), property.Resumed), acquired(3, "b")}, 0},
-		"long after resume": {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), as(acquired(3, "a"), property.Resumed), acquired(9, "b")}, 1},
+		"sequential":   {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Ended), acquired(3, "b")}, 0},
+		"concurrent":   {[]property.Event{acquired(1, "a"), acquired(3, "b")}, 1},
+		"while paused": {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), acquired(3, "b")}, 0},
+		"at resume": {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused),
+			as(acquired(3, "a"), property.Resumed), acquired(3, "b")}, 0},
+		"long after resume": {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused),
+			as(acquired(3, "a"), property.Resumed), acquired(9, "b")}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, unpaused(c.events)) })
 	}

@@ -4,11 +4,14 @@ package torture
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -30,12 +33,6 @@ const (
 	thinkTime    = 100 * time.Millisecond
 )
 
-// The Note of an operation at the gate. A write has none.
-const (
-	noteEnter = "enter"
-	noteRead  = "read"
-)
-
 // holder acquires locks, writes under them, and reports both.
 type holder struct {
 	name    string
@@ -54,14 +51,18 @@ type holder struct {
 
 // newHolder dials the service, with retries until ctx ends, since members may be down.
 // Close the holder when done.
-func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, emit func(property.Event)) (*holder, error) {
+func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, emit func(property.Event)) (*holder,
+	error) {
+	h := &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), storage: storage,
+		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), emit: emit, log: log,
+		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}
+	if s.Locks != "" {
+		return h, h.openLocks(ctx, s)
+	}
 	config, err := trust(s.CA)
 	if err != nil {
 		return nil, err
 	}
-	h := &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), storage: storage,
-		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), emit: emit, log: log,
-		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}
 	options := []client.Option{client.WithTLS(config), client.WithLeaseOptions(lease.WithName(s.Name)),
 		client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}
 	if s.ThroughMember {
@@ -138,14 +139,16 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 	careless := h.random.IntN(2) == 0
 	resource, token := l.GateResource(), l.Token()
-	if _, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Note: noteEnter}, func(ctx context.Context, _ uint64) (uint64, error) {
-		return 0, h.storage.Enter(ctx, resource, token)
-	}); !ok {
+	if _, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Access: property.Enter},
+		func(ctx context.Context, _ uint64) (uint64, error) {
+			return 0, h.storage.Enter(ctx, resource, token)
+		}); !ok {
 		return false
 	}
-	seen, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Note: noteRead}, func(ctx context.Context, _ uint64) (uint64, error) {
-		return h.storage.Read(ctx, resource)
-	})
+	seen, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Access: property.Read},
+		func(ctx context.Context, _ uint64) (uint64, error) {
+			return h.storage.Read(ctx, resource)
+		})
 	if !ok {
 		return false
 	}
@@ -154,9 +157,10 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 			return false
 		}
 		next := seen + 1
-		seen, ok = h.operation(ctx, property.Event{Resource: resource, Token: token, Seen: seen, Version: next}, func(ctx context.Context, op uint64) (uint64, error) {
-			return next, h.storage.Write(ctx, Write{Op: op, Resource: resource, Token: token, Seen: next - 1, Version: next})
-		})
+		seen, ok = h.operation(ctx, property.Event{Resource: resource, Token: token, Seen: seen, Version: next},
+			func(ctx context.Context, op uint64) (uint64, error) {
+				return next, h.storage.Write(ctx, Write{Op: op, Resource: resource, Token: token, Seen: next - 1, Version: next})
+			})
 		if !ok {
 			return false
 		}
@@ -166,7 +170,8 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 
 // operation executes one operation on the storage. ok is false if it was refused or its
 // outcome is unknown; the latter is not recorded.
-func (h *holder) operation(ctx context.Context, e property.Event, do func(ctx context.Context, op uint64) (uint64, error)) (version uint64, ok bool) {
+func (h *holder) operation(ctx context.Context, e property.Event, do func(ctx context.Context, op uint64) (uint64,
+	error)) (version uint64, ok bool) {
 	h.ops++
 	e.Op, e.Kind = h.firstOp|h.ops, property.Sent
 	h.record(e)
@@ -189,4 +194,17 @@ func (h *holder) operation(ctx context.Context, e property.Event, do func(ctx co
 // note logs an error.
 func (h *holder) note(format string, args ...any) {
 	fmt.Fprintf(h.log, "%v %s\n", monotonic(), fmt.Sprintf(format, args...))
+}
+
+// trust returns the TLS configuration of a client.
+func trust(ca string) (*tls.Config, error) {
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate", ca)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }

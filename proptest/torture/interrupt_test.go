@@ -39,7 +39,7 @@ func TestInterruptDoesNotWait(t *testing.T) {
 	defer cancel(nil)
 	progress := &listener{word: "operations", seen: make(chan struct{})}
 	config := Config{Duration: time.Hour, Seed: 1, Workers: 6, Dir: t.TempDir(), Progress: progress,
-		Member: []string{program(t), "serve"}, Worker: []string{os.Args[0], "worker"}}
+		Leased: program(t), Worker: []string{os.Args[0], "worker"}}
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Run(ctx, config)

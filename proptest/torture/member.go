@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -28,7 +29,7 @@ type member struct {
 	number    int
 	name      string
 	api, raft string
-	process   *process
+	process   *testserver.Process
 }
 
 // who returns its name in histories.
@@ -38,7 +39,7 @@ func (m *member) who() string { return "member " + m.name }
 func (m *member) call(ctx context.Context, do func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
-	config, err := trust(m.world.authority.ca())
+	config, err := trust(m.world.ca())
 	if err != nil {
 		return err
 	}
@@ -77,10 +78,10 @@ func (m *member) knowsLeader() bool {
 
 // revive starts it if it does not run.
 func (m *member) revive() error {
-	if runs, _ := m.process.alive(); runs {
+	if runs, _ := m.process.Alive(); runs {
 		return nil
 	}
-	return m.process.start()
+	return m.process.Start()
 }
 
 // applied returns the event with its chain hash.
@@ -99,7 +100,7 @@ var alarms = []string{"panic:", "DATA RACE", "fatal error:", "chain hash", "dive
 
 // alarm returns the first line of its log with such a word, or "".
 func (m *member) alarm() string {
-	text, err := os.ReadFile(m.process.log)
+	text, err := os.ReadFile(m.process.Log)
 	if err != nil {
 		return ""
 	}

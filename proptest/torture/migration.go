@@ -11,8 +11,8 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -51,7 +51,8 @@ type migrator struct {
 }
 
 func newMigrator(w *world, c *checker) *migrator {
-	return &migrator{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), emit: c.happened, broken: c.violate, mode: engine.Correctness}
+	return &migrator{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), emit: c.happened, broken: c.violate,
+		mode: engine.Correctness}
 }
 
 // prepare sets the first mode of the locks.
@@ -77,7 +78,8 @@ func (m *migrator) change(ctx context.Context) {
 	}
 	now, abort := m.random.IntN(2) == 0, m.random.IntN(8) == 0
 	began := m.world.now()
-	m.emit(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix, Note: "move to " + to.String()})
+	m.emit(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix,
+		Note: "move to " + to.String()})
 	err := m.retry(ctx, func() error { return m.set(ctx, to, now) })
 	if err == nil && abort && wait(ctx, time.Duration(m.random.Int64N(int64(500*time.Millisecond)))) {
 		_ = m.abort(ctx) // it may be complete
@@ -89,7 +91,8 @@ func (m *migrator) change(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		m.broken(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to, began, switchLimit, err))
+		m.broken(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to, began,
+			switchLimit, err))
 		return
 	}
 	m.mu.Lock()

@@ -21,7 +21,7 @@ type nemesis struct {
 	grants   *grants
 	emit     func(property.Event)
 	broken   func(string)      // adds a violation
-	wrong    func(error)       // ends the run because a fault could not be injected
+	fail     func(error)       // ends the run
 	holds    func(string) bool // whether a worker holds a lock
 	tracer   string            // path of strace, or empty
 }
@@ -33,7 +33,8 @@ type fault struct {
 }
 
 func newNemesis(w *world, c *checker) *nemesis {
-	n := &nemesis{world: w, migrator: newMigrator(w, c), grants: &c.grants, emit: c.happened, broken: c.violate, wrong: c.fail, holds: c.holding}
+	n := &nemesis{world: w, migrator: newMigrator(w, c), grants: &c.grants, emit: c.happened, broken: c.violate,
+		fail: c.fail, holds: c.holding}
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		w.without = append(w.without, "no disk errors: strace is missing (Debian: apt-get install strace)")
@@ -42,24 +43,12 @@ func newNemesis(w *world, c *checker) *nemesis {
 	return n
 }
 
-// run injects the faults of the scenario until ctx ends. The caller repairs the last ones.
-func (n *nemesis) run(ctx context.Context) {
-	switch n.world.config.Scenario {
-	case Emptied:
-		n.emptyRepeatedly(ctx)
-	case Leaderless:
-		n.leaderless(ctx)
-	default:
-		n.random(ctx)
-	}
-}
-
 // random injects faults into all parts at random. It continues beyond the duration until
 // enough migrations are complete.
 func (n *nemesis) random(ctx context.Context) {
 	if err := n.migrator.prepare(ctx); err != nil {
 		if ctx.Err() == nil {
-			n.wrong(fmt.Errorf("set the policy for %q: %w", switchedPrefix, err))
+			n.fail(fmt.Errorf("set the policy for %q: %w", switchedPrefix, err))
 		}
 		return
 	}
@@ -73,25 +62,34 @@ func (n *nemesis) random(ctx context.Context) {
 		}
 		stop()
 	})
+	n.inject(ctx, part{1500 * time.Millisecond, n.memberFaults()}, part{1200 * time.Millisecond, n.redisFaults()})
+	parts.Wait()
+}
+
+// part is a part of the system with its faults.
+type part struct {
+	pause  time.Duration // average time between two faults
+	faults []fault
+}
+
+// inject injects faults into workers, the storage and other parts until ctx ends.
+func (n *nemesis) inject(ctx context.Context, others ...part) {
 	half := len(n.world.workers) / 2
-	for i, part := range []struct {
-		pause  time.Duration // average time between two faults
-		faults []fault
-	}{
+	parts := append([]part{
 		{1200 * time.Millisecond, n.workerFaults(n.world.workers[:half])},
 		{1200 * time.Millisecond, n.workerFaults(n.world.workers[half:])},
-		{1500 * time.Millisecond, n.memberFaults()},
-		{1200 * time.Millisecond, n.redisFaults()},
 		{5 * time.Second, n.storageFaults()},
-	} {
+	}, others...)
+	var running sync.WaitGroup
+	for i, part := range parts {
 		r := rand.New(rand.NewPCG(n.world.config.Seed, uint64(i)))
-		parts.Go(func() {
+		running.Go(func() {
 			for wait(ctx, time.Duration(r.Int64N(int64(2*part.pause)))) {
 				choose(part.faults, r).do(ctx, r)
 			}
 		})
 	}
-	parts.Wait()
+	running.Wait()
 }
 
 func choose(all []fault, r *rand.Rand) fault {
@@ -118,11 +116,19 @@ func (n *nemesis) report(who, note string) {
 	n.emit(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
 }
 
-// paused records that a process is paused.
-func (n *nemesis) paused(who, note string) {
-	n.emit(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
+// try reports whether a fault could be injected or repaired. If not, it ends the run.
+func (n *nemesis) try(err error) bool {
+	if err != nil {
+		n.fail(err)
+	}
+	return err == nil
 }
 
-func (n *nemesis) resumed(who string) {
+// pause stops a process and resumes it after a while, or when ctx ends.
+func (n *nemesis) pause(ctx context.Context, who, note string, length time.Duration, stop, resume func()) {
+	n.emit(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
+	stop()
+	wait(ctx, length)
 	n.emit(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
+	resume()
 }

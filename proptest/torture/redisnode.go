@@ -42,12 +42,14 @@ func newRedisNode(w *world, number int, preload string) (*redisNode, error) {
 		if err := m.setClockOffset(0); err != nil {
 			return nil, err
 		}
-		options = append(options, testserver.RedisEnv("LD_PRELOAD", preload), testserver.RedisEnv("FAKETIME_TIMESTAMP_FILE", m.clock),
+		options = append(options, testserver.RedisEnv("LD_PRELOAD", preload), testserver.RedisEnv("FAKETIME_TIMESTAMP_FILE",
+			m.clock),
 			testserver.RedisEnv("FAKETIME_CACHE_DURATION", "1"), testserver.RedisEnv("FAKETIME_DONT_FAKE_MONOTONIC", "1"))
 	}
 	host := w.network.address(here)
 	if w.network.namespaces {
-		options = append(options, testserver.RedisConfig("bind", "127.0.0.1", host), testserver.RedisConfig("protected-mode", "no"))
+		options = append(options, testserver.RedisConfig("bind", "127.0.0.1", host), testserver.RedisConfig("protected-mode",
+			"no"))
 	}
 	server, err := testserver.StartRedis(options...)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
-	"github.com/leased-project/leased/proptest/timeline"
 )
 
 // Figures are the figures of one class of locks.
@@ -36,14 +36,17 @@ type Result struct {
 	Routes Routes
 	// Linearizable and Undecided are numbers of histories.
 	Linearizable, Undecided int
+	// Acknowledged is the number of acknowledged writes of each worker.
+	Acknowledged map[string]int
 	// Without lists faults that could not be injected, and why.
 	Without []string `json:",omitempty"`
 
-	sections []timeline.Section
-	sample   *timeline.Section
+	excerpt   []property.Event // for Picture
+	violation *property.Violation
 }
 
-var classNames = map[string]string{correctness: "correctness", efficiency: "efficiency", switched: "switched"}
+var classNames = map[string]string{correctness: "correctness", efficiency: "efficiency", switched: "switched",
+	inPostgres: "PostgreSQL"}
 
 // add adds the outcome of one history.
 func (r *Result) add(h *history, v outcome) {
@@ -66,11 +69,8 @@ func (r *Result) add(h *history, v outcome) {
 	case len(v.report.Violations) == 0:
 		r.Linearizable++
 	}
-	if len(r.sections) < 4 {
-		r.sections = append(r.sections, v.sections...)
-	}
-	if v.sample != nil {
-		r.sample = v.sample
+	if r.violation == nil && v.excerpt != nil {
+		r.excerpt, r.violation = v.excerpt, v.violation
 	}
 }
 
@@ -78,10 +78,12 @@ func (r *Result) add(h *history, v outcome) {
 func (r *Result) String() string {
 	var b strings.Builder
 	b.WriteString(r.Report.String())
-	if s := r.Switches; r.Scenario == Random {
-		fmt.Fprintf(&b, "  %d migrations, %d of them without waiting, median %v, slowest %v; %d aborted; grants of these locks %v\n",
+	switch s := r.Switches; r.Scenario {
+	case Random:
+		fmt.Fprintf(&b, "  %d migrations, %d of them without waiting, median %v, slowest %v; %d aborted; grants of these "+
+			"locks %v\n",
 			s.Done, s.Now, s.Median.Round(time.Millisecond), s.Slowest.Round(time.Millisecond), s.Aborted, s.Grants)
-	} else {
+	case Emptied, Leaderless:
 		for i, way := range []Route{r.Routes.Direct, r.Routes.Member} {
 			fmt.Fprintf(&b, "  %s %s: %d grants in efficiency mode under the fault, longest gap %v\n", r.Scenario,
 				[]string{"directly", "through a member"}[i], way.Grants, way.Gap.Round(time.Millisecond))
@@ -89,7 +91,8 @@ func (r *Result) String() string {
 	}
 	for _, mode := range slices.Sorted(maps.Keys(r.Modes)) {
 		f := r.Modes[mode]
-		fmt.Fprintf(&b, "  %s: %d grants, %d writes, %d stale writes refused, %d overlaps of holders, %d of them with no pause\n", mode, f.Grants, f.Writes, f.Stale, f.Overlaps, f.Unpaused)
+		fmt.Fprintf(&b, "  %s: %d grants, %d writes, %d stale writes refused, %d overlaps of holders, %d of them with no "+
+			"pause\n", mode, f.Grants, f.Writes, f.Stale, f.Overlaps, f.Unpaused)
 	}
 	fmt.Fprintf(&b, "  %d histories linearizable, %d undecided\n", r.Linearizable, r.Undecided)
 	for _, w := range r.Without {
@@ -98,11 +101,10 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// Picture writes a diagram of the first violations, or else of a refused write.
+// Picture draws the first violation, or else a refused write.
 func (r *Result) Picture(w io.Writer) error {
-	sections := r.sections
-	if len(sections) == 0 && r.sample != nil {
-		sections = []timeline.Section{*r.sample}
+	if r.violation == nil {
+		return linear.Draw(w, r.excerpt)
 	}
-	return timeline.WritePage(w, "leased-torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
+	return linear.Draw(w, r.excerpt, r.violation)
 }

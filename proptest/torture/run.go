@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -25,14 +26,14 @@ const (
 // worker is a worker's process.
 type worker struct {
 	spec    Spec
-	process *process
+	process *testserver.Process
 }
 
 // begin starts it as a new process.
 func (v *worker) begin() error {
 	v.spec.Life++
-	v.process.env = []string{v.spec.env()}
-	return v.process.start()
+	v.process.Env = []string{v.spec.env(), "NODE_EXTRA_CA_CERTS=" + v.spec.CA} // Node.js reads no other setting
+	return v.process.Start()
 }
 
 // Run starts all processes, injects faults, and checks the histories. An error means that
@@ -42,7 +43,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Progress, "starting %d members, %d Redis nodes, PostgreSQL and %d workers; scenario %s, seed %d\n", memberCount, redisCount, c.Workers, c.Scenario, c.Seed)
+	servers := fmt.Sprintf("%d members, %d Redis nodes, PostgreSQL", memberCount, redisCount)
+	if c.Scenario == Postgres {
+		servers = "PostgreSQL, a second one for the locks, its standby"
+	}
+	fmt.Fprintf(c.Progress, "starting %s and %d workers; scenario %s, seed %d\n", servers, c.Workers, c.Scenario, c.Seed)
 	w, err := newWorld(ctx, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -63,7 +68,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	faults, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go checker.monitor(faults, cancel)
-	n.run(faults)
+	scenarios[c.Scenario].faults(n, faults)
 	cancel()
 	if ctx.Err() == nil { // else all processes are stopped next
 		if err := w.heal(ctx); err != nil {
@@ -85,10 +90,14 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 func (w *world) startWorkers(c *checker) error {
+	commands := append([][]string{w.config.Worker}, w.config.Others...)
 	for i := range w.config.Workers {
-		v := &worker{spec: Spec{Name: fmt.Sprintf("worker %d", i+1), Number: i + 1, Seed: w.config.Seed, Endpoints: w.endpoints(),
-			CA: w.authority.ca(), DSN: w.postgres.DSN, Began: w.began, Classes: w.config.classes(), ThroughMember: throughMember(i + 1)}}
-		v.process = &process{name: v.spec.Name, args: w.config.Worker, out: c.read, log: filepath.Join(w.config.Dir, fmt.Sprintf("worker-%d.log", i+1))}
+		v := &worker{spec: Spec{Name: fmt.Sprintf("worker %d", i+1), Number: i + 1, Seed: w.config.Seed,
+			Endpoints: w.endpoints(),
+			CA:        w.ca(), DSN: w.postgres.DSN, Locks: w.locksDSN(), Began: w.began, Classes: scenarios[w.config.Scenario].classes,
+			ThroughMember: throughMember(i + 1)}}
+		v.process = &testserver.Process{Name: v.spec.Name, Args: commands[i%len(commands)], Out: c.read,
+			Log: filepath.Join(w.config.Dir, fmt.Sprintf("worker-%d.log", i+1))}
 		if err := v.begin(); err != nil {
 			return err
 		}
@@ -110,8 +119,8 @@ func (c *checker) monitor(ctx context.Context, stop func()) {
 			c.compare(ctx)
 		}
 		for _, v := range c.world.workers {
-			if runs, expected := v.process.alive(); !runs && !expected {
-				c.fail(fmt.Errorf("%s ended by itself; its log is %s", v.spec.Name, v.process.log))
+			if runs, expected := v.process.Alive(); !runs && !expected {
+				c.fail(fmt.Errorf("%s ended by itself; its log is %s", v.spec.Name, v.process.Log))
 			}
 		}
 		if c.failure() != nil && ctx.Err() == nil {
@@ -134,16 +143,18 @@ func (c *checker) compare(ctx context.Context) bool {
 			indexes[e.Index]++
 		}
 	}
-	return len(indexes) == 1 && slices.Collect(maps.Values(indexes))[0] == len(c.world.members)
+	return len(c.world.members) == 0 || len(indexes) == 1 &&
+		slices.Collect(maps.Values(indexes))[0] == len(c.world.members)
 }
 
 // end checks what must hold after the last fault: every migration completes, every lock is
 // granted, and the members are equal.
 func (c *checker) end(ctx context.Context) {
 	for _, v := range c.world.workers {
-		v.process.finish(stopLimit)
+		v.process.Finish(stopLimit)
 	}
-	fmt.Fprintf(c.world.config.Progress, "%5.0fs  all faults are repaired; every lock must be granted again\n", c.world.now().Seconds())
+	fmt.Fprintf(c.world.config.Progress, "%5.0fs  all faults are repaired; every lock must be granted again\n",
+		c.world.now().Seconds())
 	if c.world.config.Scenario == Random {
 		c.migrator.finish(ctx)
 	}
@@ -154,7 +165,9 @@ func (c *checker) end(ctx context.Context) {
 		return
 	}
 	defer log.Close()
-	h, err := newHolder(ctx, Spec{Name: "final", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed, Endpoints: c.world.endpoints(), CA: c.world.authority.ca()},
+	h, err := newHolder(ctx, Spec{Name: "final", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed,
+		Endpoints: c.world.endpoints(), CA: c.world.ca(),
+		Locks: c.world.locksDSN()},
 		c.world.database, log, c.take)
 	if err != nil {
 		c.fail(err)
@@ -220,6 +233,7 @@ func (c *checker) finish() *Result {
 	r.Switches = c.migrator.figures()
 	r.Switches.Grants = grants
 	r.Scenario, r.Routes = c.world.config.Scenario, c.grants.figures()
-	r.Setting, r.Seeds, r.Time, r.Faults, r.Without = "real processes", []uint64{c.world.config.Seed}, c.world.now(), c.kinds, c.world.without
+	r.Setting, r.Seeds, r.Time, r.Faults, r.Without = "real processes", []uint64{c.world.config.Seed}, c.world.now(),
+		c.kinds, c.world.without
 	return r
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/leased-project/leased/proptest/property"
@@ -105,25 +104,27 @@ func (n *nemesis) leaderless(ctx context.Context) {
 	}
 	killed := n.world.leader(ctx)
 	if killed == nil {
-		n.wrong(fmt.Errorf("no leader was found"))
+		n.fail(fmt.Errorf("no leader was found"))
 		return
 	}
 	stopped := n.world.members[(killed.number+1)%len(n.world.members)]
-	killed.process.kill()
+	killed.process.Kill()
 	n.report(killed.who(), "member killed")
-	n.paused(stopped.who(), "member paused")
-	stopped.process.signal(syscall.SIGSTOP)
-	n.grants.watch(n.world.now())
-	wait(ctx, n.world.config.Duration)
-	routes := n.grants.end(n.world.now())
-	n.resumed(stopped.who())
-	stopped.process.signal(syscall.SIGCONT)
+	var routes Routes
+	n.pause(ctx, stopped.who(), "member paused", n.world.config.Duration, func() {
+		stopped.process.Pause()
+		n.grants.watch(n.world.now())
+	}, func() {
+		routes = n.grants.end(n.world.now())
+		stopped.process.Resume()
+	})
 	if ctx.Err() != nil {
 		return
 	}
 	for name, route := range map[string]Route{"directly": routes.Direct, "through a member": routes.Member} {
 		if route.Grants == 0 || route.Gap > gapLimit {
-			n.broken(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants, n.world.config.Duration, route.Gap))
+			n.broken(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants,
+				n.world.config.Duration, route.Gap))
 		}
 	}
 }

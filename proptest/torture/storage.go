@@ -97,7 +97,8 @@ func (d *database) Enter(ctx context.Context, resource fencing.Resource, token f
 
 // Read implements Storage.
 func (d *database) Read(ctx context.Context, resource fencing.Resource) (version uint64, err error) {
-	err = d.pool.QueryRow(ctx, `SELECT coalesce((SELECT version FROM torture_register WHERE resource = $1), 0)`, string(resource)).Scan(&version)
+	err = d.pool.QueryRow(ctx, `SELECT coalesce((SELECT version FROM torture_register WHERE resource = $1), 0)`,
+		string(resource)).Scan(&version)
 	return version, err
 }
 
@@ -127,7 +128,8 @@ type executor interface {
 
 // log returns the log of the resources with a prefix, after row number after, and the
 // number of the last row. offset converts the storage's times to those of the events.
-func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []property.Event, last int64, err error) {
+func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []property.Event,
+	last int64, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT seq, (extract(epoch FROM at) * 1000000)::bigint, resource, op, token, seen, version
 		FROM torture_log WHERE resource LIKE $1 || '%' AND seq > $2 ORDER BY seq`, prefix, after)
 	if err != nil {

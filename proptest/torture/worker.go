@@ -22,6 +22,7 @@ const (
 	correctness = "c"
 	efficiency  = "e"
 	switched    = "s" // migrated between the modes
+	inPostgres  = "p" // in a database, without a service
 	always      = "always"
 
 	switchedPrefix = switched + "/"
@@ -48,6 +49,7 @@ type Spec struct {
 	Seed         uint64
 	Endpoints    []string
 	CA, DSN      string
+	Locks        string        // DSN of the database that has the locks, if there are no members
 	Began        time.Duration // of the run, on the monotonic clock
 	Classes      []string      // of the locks that it uses
 	// ThroughMember disables direct connections to Redis.

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/leased-project/leased/internal/testserver"
@@ -32,22 +32,28 @@ type world struct {
 	config     Config
 	began      time.Duration
 	network    *network
-	authority  *authority
+	tls        string // folder of the certificates
 	members    []*member
 	redisNodes []*redisNode
 	postgres   *testserver.Server
 	database   *database
+	locks      *lockServers // nil if members have the locks
 	workers    []*worker
 	without    []string // faults that cannot be injected, and why
 }
 
 // newWorld starts all processes except the workers. On an error it stops all.
 func newWorld(ctx context.Context, c Config) (*world, error) {
-	w := &world{config: c, began: monotonic(), network: newNetwork(memberCount)}
+	w := &world{config: c, began: monotonic(), network: &network{}}
+	steps := []func(context.Context) error{w.startStorage, w.startLocks}
+	if c.Scenario != Postgres {
+		w.network = newNetwork(memberCount)
+		steps = []func(context.Context) error{w.startStorage, w.startRedisNodes, w.startMembers}
+	}
 	if w.network.why != "" && !w.network.namespaces {
 		w.without = append(w.without, w.network.why)
 	}
-	for _, step := range []func(context.Context) error{w.startStorage, w.startRedisNodes, w.startMembers} {
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			w.stop()
 			return nil, err
@@ -104,42 +110,58 @@ func (w *world) startMembers(ctx context.Context) error {
 	if err := os.WriteFile(settings, []byte(policies), 0o600); err != nil {
 		return err
 	}
-	var err error
-	if w.authority, err = newAuthority(dir); err != nil {
-		return fmt.Errorf("create certificates: %w", err)
-	}
 	var apis, redises []string
 	for i := range memberCount {
-		m := &member{world: w, number: i, name: string(rune('a' + i)), api: w.freeAddr(i, "7420"), raft: w.freeAddr(i, "7421")}
+		m := &member{world: w, number: i, name: string(rune('a' + i)), api: w.freeAddr(i, "7420"),
+			raft: w.freeAddr(i, "7421")}
 		w.members, apis = append(w.members, m), append(apis, m.api)
 	}
 	for _, m := range w.redisNodes {
 		redises = append(redises, m.addr)
 	}
+	if err := w.makeCertificates(ctx); err != nil {
+		return err
+	}
 	for i, m := range w.members {
-		certificate, err := w.authority.issue(m.name, w.network.address(i))
-		if err != nil {
-			return fmt.Errorf("create certificates: %w", err)
-		}
-		args := append(append([]string{}, w.config.Member...), "--config="+settings, "--id="+m.name, "--data="+filepath.Join(dir, m.name),
-			"--listen="+m.api, "--raft-listen="+m.raft, "--bootstrap-expect=3", "--join="+strings.Join(apis, ","),
-			"--redis="+strings.Join(redises, ","), "--redis-max-ttl="+redisMaxTTL.String())
-		m.process = &process{name: "member " + m.name, args: w.network.in(i, append(args, certificate...)),
-			log: filepath.Join(w.config.Dir, "member-"+m.name+".log")}
-		if err := m.process.start(); err != nil {
+		own := filepath.Join(w.tls, m.name)
+		args := []string{w.config.Leased, "serve", "--config=" + settings, "--id=" + m.name, "--data=" + filepath.Join(dir,
+			m.name),
+			"--listen=" + m.api, "--raft-listen=" + m.raft, "--bootstrap-expect=3", "--join=" + strings.Join(apis, ","),
+			"--redis=" + strings.Join(redises, ","), "--redis-max-ttl=" + redisMaxTTL.String(),
+			"--tls-ca=" + w.ca(), "--tls-cert=" + filepath.Join(own, "cert.pem"), "--tls-key=" + filepath.Join(own, "key.pem")}
+		m.process = &testserver.Process{Name: "member " + m.name, Args: w.network.in(i, args),
+			Log: filepath.Join(w.config.Dir, "member-"+m.name+".log")}
+		if err := m.process.Start(); err != nil {
 			return err
 		}
 	}
 	for _, m := range w.members {
 		if !until(ctx, startLimit, m.knowsLeader) {
-			return fmt.Errorf("member %s was not ready within %v; its log is %s", m.name, startLimit, m.process.log)
+			return fmt.Errorf("member %s was not ready within %v; its log is %s", m.name, startLimit, m.process.Log)
 		}
 		if !until(ctx, startLimit, m.fleetReady) {
-			return fmt.Errorf("member %s did not see the efficiency mode ready within %v; the logs are %s", m.name, startLimit, w.config.Dir)
+			return fmt.Errorf("member %s did not see the efficiency mode ready within %v; the logs are %s", m.name, startLimit,
+				w.config.Dir)
 		}
 	}
 	return nil
 }
+
+// makeCertificates makes a CA and the certificates of the members. Members that do not listen on the loopback
+// interface require them.
+func (w *world) makeCertificates(ctx context.Context) error {
+	w.tls = filepath.Join(w.config.Dir, "tls")
+	args := []string{"certs", "--dir=" + w.tls}
+	for i, m := range w.members {
+		args = append(args, "--member="+m.name+"="+w.network.address(i))
+	}
+	if out, err := exec.CommandContext(ctx, w.config.Leased, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("create certificates: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (w *world) ca() string { return filepath.Join(w.tls, "ca.pem") }
 
 // freeAddr returns an address for member i: with this port in a network namespace, else
 // with a free port below the ephemeral ports.
@@ -175,14 +197,17 @@ func (w *world) heal(ctx context.Context) error {
 		errs = append(errs, m.setClockOffset(0), m.revive(ctx))
 	}
 	for _, m := range w.members {
-		m.process.signal(syscall.SIGCONT)
+		m.process.Resume()
 		errs = append(errs, m.revive())
 	}
 	for _, v := range w.workers {
-		v.process.signal(syscall.SIGCONT)
+		v.process.Resume()
 	}
 	if !until(ctx, startLimit, func() bool { return w.database.answers(ctx) }) {
 		errs = append(errs, fmt.Errorf("%s did not recover within %v", storageName, startLimit))
+	}
+	if w.locks != nil && !until(ctx, startLimit, func() bool { return w.locks.answers(ctx) }) {
+		errs = append(errs, fmt.Errorf("%s did not recover within %v", locksName, startLimit))
 	}
 	return errors.Join(errs...)
 }
@@ -190,11 +215,11 @@ func (w *world) heal(ctx context.Context) error {
 // stop stops all processes of the run.
 func (w *world) stop() {
 	for _, v := range w.workers {
-		v.process.kill()
+		v.process.Kill()
 	}
 	for _, m := range w.members {
 		if m.process != nil {
-			m.process.kill()
+			m.process.Kill()
 		}
 	}
 	for _, m := range w.redisNodes {
@@ -205,6 +230,9 @@ func (w *world) stop() {
 	}
 	if w.postgres != nil {
 		w.postgres.Stop()
+	}
+	if w.locks != nil {
+		w.locks.stop()
 	}
 	if w.network.namespaces {
 		w.network.remove(memberCount)

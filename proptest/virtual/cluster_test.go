@@ -51,7 +51,8 @@ type view struct {
 // startCluster starts a cluster: one node bootstraps, the others join.
 func startCluster(s *history, size int, seed uint64) (*cluster, error) {
 	d := &logBuffer{}
-	c := &cluster{history: s, logObserver: newLogObserver(s), network: newNetwork(seed), logBuffer: d, leaving: make(chan struct{}, 1),
+	c := &cluster{history: s, logObserver: newLogObserver(s), network: newNetwork(seed), logBuffer: d,
+		leaving: make(chan struct{}, 1),
 		config: raftstore.Config{Logger: d.logger(), Clock: engine.MonotonicClock(),
 			SnapshotEntries: 64, SnapshotInterval: 10 * time.Second}}
 	for i := range size {
@@ -223,7 +224,8 @@ func (c *cluster) waitForVoters(ctx context.Context, mine *member) error {
 		}
 		for _, n := range c.nodes() {
 			members := n.Members()
-			if commit > 0 && n.Status().Applied >= commit && len(members) == len(c.members) && !slices.ContainsFunc(members, func(m raftstore.Member) bool { return !m.Voter }) {
+			if commit > 0 && n.Status().Applied >= commit && len(members) == len(c.members) && !slices.ContainsFunc(members,
+				func(m raftstore.Member) bool { return !m.Voter }) {
 				ready++
 			}
 		}

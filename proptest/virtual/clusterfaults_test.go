@@ -9,7 +9,8 @@ import (
 )
 
 // nodeFaults are the faults of a cluster.
-var nodeFaults = []string{"isolate-leader", "isolate", "no-outbound", "no-inbound", "split", "slow-network", "crash", "crash-all",
+var nodeFaults = []string{"isolate-leader", "isolate", "no-outbound", "no-inbound", "split", "slow-network", "crash",
+	"crash-all",
 	"crash-empty", "slow-disk", "transfer", "leave"}
 
 // links returns the links between one node and all others.

@@ -159,7 +159,8 @@ func publish(t *testing.T, total property.Report) {
 }
 
 // careless clients do everything wrong, except that they enter the gate before they read.
-var careless = behavior{resources: resources, think: time.Second, lag: 50 * time.Millisecond, ignoresLoss: 30, forget: 15, lose: 3, inspect: 20}
+var careless = behavior{resources: resources, think: time.Second, lag: 50 * time.Millisecond, ignoresLoss: 30,
+	forget: 15, lose: 3, inspect: 20}
 
 // No fault violates a property that depends on the log or on the gate.
 func TestCorrectnessUnderFaults(t *testing.T) {

@@ -45,7 +45,8 @@ func (d *disk) open() *raftstore.Storage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := &handle{disk: d, life: d.life}
-	return &raftstore.Storage{Log: &diskLog{d.Log, h}, Stable: &diskStable{d.Stable, h}, Snapshots: &diskSnapshots{&d.snapshots, h}, Close: func() error { return nil }}
+	return &raftstore.Storage{Log: &diskLog{d.Log, h}, Stable: &diskStable{d.Stable, h},
+		Snapshots: &diskSnapshots{&d.snapshots, h}, Close: func() error { return nil }}
 }
 
 // handle is the access of one node to the disk.

@@ -28,7 +28,8 @@ func (f failoverBackend) Open(ctx context.Context, config engine.SessionConfig) 
 	if err != nil {
 		return nil, err
 	}
-	return &failoverSession{failoverBackend: f, config: config, moving: make(chan struct{}, 1), view: v, inner: inner.(*raftstore.Session)}, nil
+	return &failoverSession{failoverBackend: f, config: config, moving: make(chan struct{}, 1), view: v,
+		inner: inner.(*raftstore.Session)}, nil
 }
 
 // Inspect returns holders and waiters.
@@ -95,6 +96,15 @@ func (s *failoverSession) Renew(ctx context.Context, held ...engine.Held) ([]eng
 		return nil, err
 	}
 	return inner.Renew(ctx, held...)
+}
+
+// Update renews a lease.
+func (s *failoverSession) Update(ctx context.Context, held engine.Held) error {
+	inner, err := s.on(ctx)
+	if err != nil {
+		return err
+	}
+	return inner.Update(ctx, held)
 }
 
 // Release ends an attempt.

@@ -13,10 +13,10 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// sampled is the number of operations that are checked for linearizability, recent the
+// sampled is the number of operations on each lock that are checked for linearizability, recent the
 // number of events that a failure shows.
 const (
-	sampled = 400
+	sampled = 200
 	recent  = 60
 )
 
@@ -68,7 +68,8 @@ func (s *history) begins(name fencing.Resource, token fencing.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.exclusive && len(s.working[name]) > 0 {
-		s.fail(fmt.Sprintf("%s: work on %s starts with token %d while others work: %v", s.now(), name, token, s.working[name]))
+		s.fail(fmt.Sprintf("%s: work on %s starts with token %d while others work: %v", s.now(), name, token,
+			s.working[name]))
 	}
 	if s.working[name] == nil {
 		s.working[name] = map[fencing.Token]bool{}
@@ -142,24 +143,13 @@ func (s *history) saw(op linear.Op) {
 	s.ops = append(s.ops, op)
 }
 
-// sample returns the first operations, complete up to a moment. The outcome of operations
-// in progress at that moment is unknown.
+// sample returns the first operations.
 func (s *history) sample() []linear.Op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ops := slices.Clone(s.ops)
 	slices.SortFunc(ops, func(a, b linear.Op) int { return int(a.Call - b.Call) })
-	if len(ops) <= sampled {
-		return ops
-	}
-	end := ops[sampled].Call
-	ops = ops[:sampled]
-	for i := range ops {
-		if ops[i].Return >= end {
-			ops[i].Outcome = linear.Unknown
-		}
-	}
-	return ops
+	return linear.First(ops, sampled)
 }
 
 // checkLinearizability checks the sampled operations. It runs outside the bubble, since

@@ -34,7 +34,8 @@ type holder struct {
 }
 
 func newLogObserver(s *history) *logObserver {
-	return &logObserver{history: s, holders: map[fencing.Resource]holder{}, granted: map[property.Attempt]int{}, renamed: map[property.Attempt]bool{}}
+	return &logObserver{history: s, holders: map[fencing.Resource]holder{}, granted: map[property.Attempt]int{},
+		renamed: map[property.Attempt]bool{}}
 }
 
 // replica is the observer of one node.
@@ -71,7 +72,8 @@ func (w *logObserver) see(e machine.Event, name fencing.Resource) {
 		if w.granted[h.attempt]++; w.granted[h.attempt] > 1 && w.restored > 0 {
 			h.known = again(h.attempt, h.token)
 			w.renamed[h.known] = true
-			w.history.record(property.Event{Kind: property.Requested, Who: "log", Resource: name, Attempt: h.known, Note: "after a restore"})
+			w.history.record(property.Event{Kind: property.Requested, Who: "log", Resource: name, Attempt: h.known,
+				Note: "after a restore"})
 		}
 		w.holders[name] = h
 	case machine.EventReleased, machine.EventExpired, machine.EventBroken:
@@ -117,7 +119,8 @@ func (r *replica) Restored(m *machine.Machine) {
 			continue
 		}
 		delete(r.holders, name)
-		r.history.record(property.Event{Kind: property.Freed, Who: "log", Resource: name, Attempt: h.known, Token: h.token, Note: "restored"})
+		r.history.record(property.Event{Kind: property.Freed, Who: "log", Resource: name, Attempt: h.known, Token: h.token,
+			Note: "restored"})
 	}
 }
 
@@ -133,6 +136,7 @@ func (w *logObserver) expectRestore(node string) {
 func (w *logObserver) applied(n *raftstore.Node) {
 	chain := n.Status().Chain
 	if chain.Index > 0 {
-		w.history.record(property.Event{Kind: property.Applied, Who: n.ID(), Index: chain.Index, Hash: binary.BigEndian.Uint64(chain.Hash[:8])})
+		w.history.record(property.Event{Kind: property.Applied, Who: n.ID(), Index: chain.Index,
+			Hash: binary.BigEndian.Uint64(chain.Hash[:8])})
 	}
 }

@@ -32,7 +32,8 @@ type network struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{transports: map[string]*memTransport{}, cut: map[link]int{}, slow: map[link]time.Duration{}, lossy: map[link]int{},
+	return &network{transports: map[string]*memTransport{}, cut: map[link]int{}, slow: map[link]time.Duration{},
+		lossy:  map[link]int{},
 		random: rand.New(rand.NewPCG(seed, 1))}
 }
 
@@ -142,26 +143,31 @@ func (w *memTransport) call(target raft.ServerAddress, do func() error) error {
 }
 
 // AppendEntries carries entries and heartbeats.
-func (w *memTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (w *memTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.AppendEntries(id, target, args, resp) })
 }
 
 // RequestVote carries a request for a vote.
-func (w *memTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (w *memTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.RequestVote(id, target, args, resp) })
 }
 
 // RequestPreVote carries a pre-vote request.
-func (w *memTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (w *memTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.RequestPreVote(id, target, args, resp) })
 }
 
 // InstallSnapshot carries a snapshot.
-func (w *memTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (w *memTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return w.call(target, func() error { return w.InmemTransport.InstallSnapshot(id, target, args, resp, data) })
 }
 
 // TimeoutNow carries the request to start an election.
-func (w *memTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (w *memTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.TimeoutNow(id, target, args, resp) })
 }

@@ -45,7 +45,8 @@ type held struct {
 }
 
 // newProcess starts a process. connect returns its backend.
-func newProcess(s *history, number int, rate float64, connect func(*process) (engine.Backend, error), policy engine.Policy) (*process, error) {
+func newProcess(s *history, number int, rate float64, connect func(*process) (engine.Backend, error),
+	policy engine.Policy) (*process, error) {
 	p := &process{history: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
 		held: map[held]property.Attempt{}, ended: map[property.Attempt]bool{},
 		rename: func(a property.Attempt, _ fencing.Token) property.Attempt { return a }}
@@ -53,7 +54,8 @@ func newProcess(s *history, number int, rate float64, connect func(*process) (en
 	if err != nil {
 		return nil, err
 	}
-	p.client, err = lease.New(boundary{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy), lease.WithName(p.name))
+	p.client, err = lease.New(boundary{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy),
+		lease.WithName(p.name))
 	return p, err
 }
 
@@ -239,12 +241,24 @@ func (s *boundarySession) Renew(ctx context.Context, held ...engine.Held) ([]eng
 	return send(ctx, s.process, func(ctx context.Context) ([]engine.Nonce, error) { return s.inner.Renew(ctx, held...) })
 }
 
+// Update renews a lease.
+func (s *boundarySession) Update(ctx context.Context, held engine.Held) error {
+	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) {
+		return struct{}{},
+			s.inner.Update(ctx, held)
+	})
+	return err
+}
+
 // Release ends an attempt.
 func (s *boundarySession) Release(ctx context.Context, held engine.Held) error {
 	s.process.step()
 	s.over(held.Nonce)
 	defer s.process.step()
-	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.inner.Release(ctx, held) })
+	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) {
+		return struct{}{},
+			s.inner.Release(ctx, held)
+	})
 	return err
 }
 

@@ -42,7 +42,8 @@ type redisServer struct {
 }
 
 func newRedisServer(number int, seed uint64) *redisServer {
-	s := &redisServer{name: fmt.Sprint("redis ", number), number: number, mini: miniredis.NewMiniRedis(), clock: newClock(1),
+	s := &redisServer{name: fmt.Sprint("redis ", number), number: number, mini: miniredis.NewMiniRedis(),
+		clock:      newClock(1),
 		linkFaults: &linkFaults{random: rand.New(rand.NewPCG(seed, uint64(number)))}, busy: make(chan struct{}, 1)}
 	s.mini.SetTime(s.clock.Time())
 	s.mini.ClockTTL(true)
@@ -104,7 +105,8 @@ func (s *redisServer) info() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\nrdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n", s.address(), s.lives, s.number+1, s.saves)
+		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\nrdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n",
+		s.address(), s.lives, s.number+1, s.saves)
 }
 
 // dial connects a process to the server.
@@ -184,7 +186,8 @@ func (f *fleet) close() {
 }
 
 // redisFaults are the faults of a fleet.
-var redisFaults = []string{"restart", "empty", "restart-empty", "restart-old", "redis-clock-jump", "redis-clock-day", "redis-clock-rate", "cut", "late", "lost-replies"}
+var redisFaults = []string{"restart", "empty", "restart-empty", "restart-old", "redis-clock-jump", "redis-clock-day",
+	"redis-clock-rate", "cut", "late", "lost-replies"}
 
 // inject injects a fault into a server, and returns when it is over.
 func (f *fleet) inject(ctx context.Context, one fault) {
@@ -255,7 +258,8 @@ func (f *fleet) injectServer(ctx context.Context, number int, one fault) {
 		switch {
 		case one.kind == "restart-empty":
 			s.mini.FlushAll()
-		case one.kind == "restart-old" && s.copy().top() < disk.top()+recovery.Jump/2: // else the copy lags too far for a standalone recovery
+		case one.kind == "restart-old" &&
+			s.copy().top() < disk.top()+recovery.Jump/2: // else the copy lags too far for a standalone recovery
 			s.putBack(disk)
 		}
 		wait(ctx, one.lasts)

@@ -35,11 +35,13 @@ type diskSnapshots struct {
 var _ raft.SnapshotStore = (*diskSnapshots)(nil)
 
 // Create begins a snapshot.
-func (s *diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (s *diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made++
-	return &sink{store: s, meta: raft.SnapshotMeta{Version: version, ID: fmt.Sprint(term, "-", index, "-", s.made), Index: index, Term: term,
+	return &sink{store: s, meta: raft.SnapshotMeta{Version: version, ID: fmt.Sprint(term, "-", index, "-", s.made),
+		Index: index, Term: term,
 		Configuration: configuration, ConfigurationIndex: configurationIndex}}, nil
 }
 

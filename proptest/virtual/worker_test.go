@@ -137,8 +137,8 @@ func (w *worker) delay() time.Duration {
 	return w.some(w.lag)
 }
 
-func (w *worker) op(l *lease.Lease, kind linear.Kind) linear.Op {
-	return linear.Op{Client: w.number, Resource: l.Resource(), Kind: kind, Token: l.Token(), Call: w.history.now()}
+func (w *worker) op(l *lease.Lease, access property.Access) linear.Op {
+	return linear.Op{Client: w.number, Resource: l.Resource(), Access: access, Token: l.Token(), Call: w.history.now()}
 }
 
 // note records the outcome of an operation.
@@ -157,7 +157,7 @@ func (w *worker) note(op linear.Op, answered bool, err error) {
 }
 
 func (w *worker) enter(l *lease.Lease) bool {
-	op := w.op(l, linear.Enter)
+	op := w.op(l, property.Enter)
 	result := make(chan error, 1)
 	answered := w.exchange(func() { result <- w.storage.enter(l.Resource(), l.Token()) })
 	if !answered {
@@ -170,7 +170,7 @@ func (w *worker) enter(l *lease.Lease) bool {
 }
 
 func (w *worker) read(l *lease.Lease) (uint64, bool) {
-	op := w.op(l, linear.Read)
+	op := w.op(l, property.Read)
 	result := make(chan uint64, 1)
 	answered := w.exchange(func() { result <- w.storage.read(l.Resource()) })
 	if answered {
@@ -183,7 +183,7 @@ func (w *worker) read(l *lease.Lease) (uint64, bool) {
 // write reports false if the write was refused or its outcome is unknown. The lease must
 // not be used then: a fence does not order the retries of one holder.
 func (w *worker) write(l *lease.Lease, seen uint64) bool {
-	op := w.op(l, linear.Write)
+	op := w.op(l, property.Write)
 	op.Value = seen + 1
 	number := w.history.nextOp()
 	e := property.Event{Kind: property.Sent, Who: w.name, Resource: l.Resource(), Token: l.Token(), Op: number}

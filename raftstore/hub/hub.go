@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -24,7 +25,8 @@ type Hub struct {
 
 // New returns an empty Hub.
 func New() *Hub {
-	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{}, watchers: map[fencing.Resource]map[Watcher]bool{}}
+	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{},
+		watchers: map[fencing.Resource]map[Watcher]bool{}}
 }
 
 // Wait is one caller that waits for an attempt.
@@ -109,6 +111,23 @@ func (w Watcher) notify() {
 	}
 }
 
+// Follow calls changed with the current status of a lock and after each change, until ctx ends
+// or inspect fails.
+func (w Watcher) Follow(ctx context.Context, inspect func() (engine.Status, error), changed func(engine.Status)) error {
+	for {
+		select {
+		case <-w:
+			status, err := inspect()
+			if err != nil {
+				return err
+			}
+			changed(status)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Watch registers a watcher of a lock. Call stop when done.
 func (h *Hub) Watch(resource fencing.Resource, w Watcher) (stop func()) {
 	h.mu.Lock()
@@ -129,7 +148,8 @@ func (h *Hub) Watch(resource fencing.Resource, w Watcher) (stop func()) {
 // Applied notifies waiters and watchers after m has applied a command, which arrived at
 // this node at a time that may be unknown. It returns the calls to waiters and listeners,
 // which the caller makes without any lock.
-func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event, arrived engine.Instant) (calls []func()) {
+func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event,
+	arrived engine.Instant) (calls []func()) {
 	if len(events) == 0 {
 		switch c.(type) { // frequent commands without effect on others
 		case *machine.Acquire, *machine.Release, *machine.OpenSession:
@@ -139,7 +159,7 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiters.Len() > 0 {
-		h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
+		calls = h.endWaits(m, c, events, arrived)
 	}
 	for i := range events {
 		e := &events[i]
@@ -152,6 +172,14 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 		}
 	}
 	h.sessionsEnded(m, c, result)
+	return calls
+}
+
+// endWaits ends the waits that a command has decided. It is a function of its own because its
+// result is allocated. The caller holds mu.
+func (h *Hub) endWaits(m *machine.Machine, c machine.Command, events []machine.Event,
+	arrived engine.Instant) (calls []func()) {
+	h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
 	return calls
 }
 
@@ -202,12 +230,14 @@ func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 
 // lostInRestore returns the calls that report the leases of a session that a snapshot does not
 // have. The caller holds mu.
-func (h *Hub) lostInRestore(now *machine.Machine, id engine.SessionID, incarnation uint64, holds *machine.Holds) (calls []func()) {
+func (h *Hub) lostInRestore(now *machine.Machine, id engine.SessionID, incarnation uint64,
+	holds *machine.Holds) (calls []func()) {
 	all, _ := holds.Next(math.MaxInt)
 	for _, held := range all {
 		a := Attempt{id, incarnation, held.Nonce}
 		if now.Attempt(id, a.Incarnation, a.Nonce).Token != held.Token {
-			calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
+			calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it",
+				engine.ErrNotHeld))...)
 		}
 	}
 	return calls
@@ -228,8 +258,9 @@ func (h *Hub) notifyWatchers(names []fencing.Resource) {
 // broken returns why a command broke a holder.
 func broken(c machine.Command) error {
 	switch c.(type) {
-	case *machine.SetPolicy, *machine.DeletePolicy:
-		return fmt.Errorf("%w: an operator migrated the lock to efficiency mode without waiting for its holders", engine.ErrTaken)
+	case *machine.EndRequests:
+		return fmt.Errorf("%w: an operator migrated the lock to efficiency mode without waiting for its holders",
+			engine.ErrTaken)
 	}
 	return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
 }

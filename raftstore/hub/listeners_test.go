@@ -98,7 +98,8 @@ func TestListenerStaysUntilTheLastLeaseHasEnded(t *testing.T) {
 			l, notified := r.listen()
 			k, _ := r.open("a")
 			for nonce := range engine.Nonce(2) {
-				r.apply(&machine.Acquire{Session: r.id, Incarnation: k, Request: engine.Request{Nonce: nonce + 2, Mode: engine.Correctness,
+				r.apply(&machine.Acquire{Session: r.id, Incarnation: k, Request: engine.Request{Nonce: nonce + 2,
+					Mode:      engine.Correctness,
 					Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("more/%d", nonce))}}})
 			}
 			if !late {

@@ -107,7 +107,8 @@ func (w *Waiters[W]) Restored(m *machine.Machine, answer Answer[W]) {
 		case machine.NoSession:
 			w.end(a, machine.Result{}, engine.ErrExpired, answer)
 		default:
-			w.end(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; try again", engine.ErrUncertain), answer)
+			w.end(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; try again",
+				engine.ErrUncertain), answer)
 		}
 	}
 }
@@ -115,7 +116,8 @@ func (w *Waiters[W]) Restored(m *machine.Machine, answer Answer[W]) {
 // attempts returns all attempts that have waiters, in a fixed order.
 func (w *Waiters[W]) attempts() []Attempt {
 	return slices.SortedFunc(maps.Keys(w.waiting), func(a, b Attempt) int {
-		return cmp.Or(bytes.Compare(a.Session[:], b.Session[:]), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Nonce, b.Nonce))
+		return cmp.Or(bytes.Compare(a.Session[:], b.Session[:]), cmp.Compare(a.Incarnation, b.Incarnation),
+			cmp.Compare(a.Nonce, b.Nonce))
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 // wait queues an attempt behind the holder of "a", and registers a waiter.
 func (r *replica) wait(incarnation uint64, nonce engine.Nonce) *waiter {
 	result := r.apply(&machine.Acquire{Session: r.id, Incarnation: incarnation,
-		Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true, Holder: "test"}})
+		Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true,
+			Holder: "test"}})
 	require.Equal(r.t, machine.Queued, result.Code)
 	return r.expect(Attempt{r.id, incarnation, nonce})
 }
@@ -79,7 +80,8 @@ func TestMigrationEndsWaits(t *testing.T) {
 	k, _ := r.open("a")
 	w := r.wait(k, 2)
 	require.Equal(t, machine.Done, r.apply(&machine.SetFleet{Fleet: engine.Fleet{Addresses: []string{"127.0.0.1:6379"}}}).Code)
-	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}).Code)
+	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a",
+		Mode: engine.Efficiency}}).Code)
 	result, err := requireEnded(t, w)
 	require.NoError(t, err)
 	require.Equal(t, machine.Migrating, result.Code)

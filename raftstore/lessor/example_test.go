@@ -14,7 +14,8 @@ func Example() {
 	start := engine.NewInstant(time.Unix(0, 0), 0)
 	l := lessor.New(start, start, 1, nil, false, lessor.ProofLife)
 	id := engine.SessionID{1}
-	l.Applied(start, &machine.OpenSession{Session: id, TTL: 10 * time.Second}, machine.Result{Code: machine.Done, Incarnation: 1}, nil)
+	l.Applied(start, &machine.OpenSession{Session: id, TTL: 10 * time.Second}, machine.Result{Code: machine.Done,
+		Incarnation: 1}, nil)
 
 	_, wait := l.Due(start)
 	fmt.Println("wait", wait)

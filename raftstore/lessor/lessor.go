@@ -1,6 +1,7 @@
 package lessor
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 
@@ -44,6 +45,8 @@ type Lessor struct {
 type session struct {
 	machine.SessionInfo
 	deadline time.Time
+	renewed  time.Time // or opened, or adopted
+	client   string    // of NoteClient
 	expiring bool      // its Expire was returned by Due and may commit
 	next     *deadline // its place in the heap; nil while its Expire is in flight
 }
@@ -51,8 +54,10 @@ type session struct {
 // New begins a leadership, whose Lead was proposed at proven and has committed
 // with generation. Every lock-delay gets its full time. ending says whether sessions have
 // ended under an earlier leader that still have requests. Adopt must follow.
-func New(now, proven engine.Instant, generation uint64, delays []machine.Event, ending bool, grace time.Duration) *Lessor {
-	l := &Lessor{generation: generation, proven: proven, sessions: map[engine.SessionID]*session{}, since: now.Time().Add(grace)}
+func New(now, proven engine.Instant, generation uint64, delays []machine.Event, ending bool,
+	grace time.Duration) *Lessor {
+	l := &Lessor{generation: generation, proven: proven, sessions: map[engine.SessionID]*session{},
+		since: now.Time().Add(grace)}
 	for i := range delays {
 		l.addDelay(now, &delays[i])
 	}
@@ -81,7 +86,8 @@ func (l *Lessor) Adopt(sessions ...machine.OpenedSession) {
 // Most commands acquire or release, and affect no deadline.
 func Affects(c machine.Command, events []machine.Event) bool {
 	switch c.(type) {
-	case *machine.OpenSession, *machine.CloseSession, *machine.Expire, *machine.EndRequests, *machine.EndSessions:
+	case *machine.OpenSession, *machine.Update, *machine.CloseSession, *machine.Expire, *machine.EndRequests,
+		*machine.EndSessions:
 		return true
 	}
 	for i := range events {
@@ -99,6 +105,10 @@ func (l *Lessor) Applied(now engine.Instant, c machine.Command, result machine.R
 	case *machine.OpenSession:
 		if l.sessions[c.Session] == nil && result.Code == machine.Done {
 			l.add(c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, now.Time().Add(c.TTL))
+		}
+	case *machine.Update:
+		if s := l.sessions[c.Session]; s != nil && s.Incarnation == c.Incarnation && result.Code == machine.Done {
+			s.TTL = max(s.TTL, c.TTL)
 		}
 	case *machine.CloseSession:
 		l.remove(c.Session, c.Incarnation)
@@ -137,13 +147,21 @@ func (l *Lessor) Proved(now engine.Instant) bool { return now.Since(l.proven) < 
 // The caller must have a proof of leadership: Proved, or an entry that it
 // proposed after the request arrived and that has committed.
 func (l *Lessor) Renew(now engine.Instant, id engine.SessionID, incarnation uint64) bool {
+	return l.RenewFor(now, id, incarnation, 0)
+}
+
+// RenewFor is Renew for a ttl that may differ from that of the session; 0 is the session's. It
+// never shortens what an earlier renewal gave, so a late one does no harm. A later leader gives
+// the session the TTL that the machine has, which must not be shorter.
+func (l *Lessor) RenewFor(now engine.Instant, id engine.SessionID, incarnation uint64, ttl time.Duration) bool {
 	s := l.sessions[id]
 	if s == nil || s.expiring || s.Incarnation != incarnation {
 		return false
 	}
-	if deadline := now.Time().Add(s.TTL); deadline.After(s.deadline) {
+	if deadline := now.Time().Add(cmp.Or(ttl, s.TTL)); deadline.After(s.deadline) {
 		s.deadline = deadline
 	}
+	s.renewed = now.Time()
 	return true
 }
 
@@ -156,6 +174,22 @@ func (l *Lessor) Left(now engine.Instant, id engine.SessionID) time.Duration {
 	return 0
 }
 
+// NoteClient notes which client uses a session, for people.
+func (l *Lessor) NoteClient(id engine.SessionID, client string) {
+	if s := l.sessions[id]; s != nil {
+		s.client = client
+	}
+}
+
+// LastUse returns the time since a session was renewed, and the client of NoteClient. For a session
+// that was not renewed under this leadership, the time counts from its first deadline here.
+func (l *Lessor) LastUse(now engine.Instant, id engine.SessionID) (ago time.Duration, client string) {
+	if s := l.sessions[id]; s != nil {
+		return max(0, now.Time().Sub(s.renewed)), s.client
+	}
+	return 0, ""
+}
+
 // Sessions returns the number of open sessions.
 func (l *Lessor) Sessions() int { return len(l.sessions) }
 
@@ -164,8 +198,9 @@ func (l *Lessor) Pending() int { return len(l.deadlines) }
 
 // Due returns the commands whose deadline has passed, at most MaxDue of them, and how long
 // to wait before the next call. Commit them before the next call: others' commands then come
-// in between, and a session that waits for its expiry can still be renewed. Each command is returned once; report it to Failed if it
-// was not committed. From here on the session of an Expire is not renewed.
+// in between, and a session that waits for its expiry can still be renewed. Each command is
+// returned once; report it to Failed if it was not committed. From here on the session of an
+// Expire is not renewed.
 func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.Duration) {
 	at := now.Time()
 	for len(commands) < MaxDue && len(l.deadlines) > 0 && !l.deadlines[0].at.After(at) {
@@ -182,10 +217,15 @@ func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.
 		s.expiring, s.next = true, nil
 		commands = append(commands, &machine.Expire{Session: d.session, Incarnation: s.Incarnation, Generation: l.generation})
 	}
+	return commands, l.Wait(now)
+}
+
+// Wait returns how long to wait before the next call of Due.
+func (l *Lessor) Wait(now engine.Instant) time.Duration {
 	if len(l.deadlines) == 0 {
-		return commands, Idle
+		return Idle
 	}
-	return commands, max(0, l.deadlines[0].at.Sub(at))
+	return max(0, l.deadlines[0].at.Sub(now.Time()))
 }
 
 // Failed makes commands of Due, whose proposal failed, due again after
@@ -224,7 +264,7 @@ func (l *Lessor) cancelEndRequests() {
 
 // add starts the time of a session.
 func (l *Lessor) add(id engine.SessionID, info machine.SessionInfo, deadline time.Time) {
-	s := &session{SessionInfo: info, deadline: deadline}
+	s := &session{SessionInfo: info, deadline: deadline, renewed: deadline.Add(-info.TTL)}
 	l.sessions[id] = s
 	l.schedule(id, s, s.deadline)
 }

@@ -19,7 +19,8 @@ func at(d time.Duration) engine.Instant { return engine.NewInstant(time.Unix(0, 
 func begin() *lessor.Lessor { return lessor.New(at(0), at(0), 7, nil, false, 0) }
 
 func open(l *lessor.Lessor, now time.Duration, id engine.SessionID, ttl time.Duration, incarnation uint64) {
-	l.Applied(at(now), &machine.OpenSession{Session: id, TTL: ttl}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
+	l.Applied(at(now), &machine.OpenSession{Session: id, TTL: ttl}, machine.Result{Code: machine.Done,
+		Incarnation: incarnation}, nil)
 }
 
 func expire(id engine.SessionID, incarnation uint64) *machine.Expire {
@@ -40,7 +41,13 @@ func TestSessionExpiresAtItsDeadline(t *testing.T) {
 	require.Equal(t, 6*time.Second, wait)
 	require.Equal(t, 6*time.Second, l.Left(at(4*time.Second), a))
 
+	l.NoteClient(a, "10.0.0.1:99")
+	ago, client := l.LastUse(at(4*time.Second), a)
+	require.Equal(t, 4*time.Second, ago)
+	require.Equal(t, "10.0.0.1:99", client)
 	require.True(t, l.Renew(at(9*time.Second), a, 1))
+	ago, _ = l.LastUse(at(11*time.Second), a)
+	require.Equal(t, 2*time.Second, ago)
 	commands, wait = l.Due(at(10 * time.Second))
 	require.Empty(t, commands, "it was renewed")
 	require.Equal(t, 9*time.Second, wait)
@@ -78,7 +85,8 @@ func TestUncertainExpiryIsNotUndone(t *testing.T) {
 }
 
 func TestLockDelayEnds(t *testing.T) {
-	delayed := machine.Event{Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second, DelayID: 3}
+	delayed := machine.Event{Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second,
+		DelayID: 3}
 	l := lessor.New(at(0), at(0), 7, []machine.Event{delayed}, false, lessor.ProofLife)
 	commands, wait := l.Due(at(time.Second))
 	require.Empty(t, commands)
@@ -157,8 +165,10 @@ func TestSuspendDoesNotExpireSessions(t *testing.T) {
 
 func TestAffects(t *testing.T) {
 	require.False(t, lessor.Affects(&machine.Acquire{}, []machine.Event{{Type: machine.EventGranted}}))
-	require.True(t, lessor.Affects(&machine.Release{}, []machine.Event{{Type: machine.EventReleased}, {Type: machine.EventDelayed}}))
-	for _, c := range []machine.Command{&machine.OpenSession{}, &machine.CloseSession{}, &machine.Expire{}, &machine.EndRequests{}, &machine.EndSessions{}} {
+	require.True(t, lessor.Affects(&machine.Release{}, []machine.Event{{Type: machine.EventReleased},
+		{Type: machine.EventDelayed}}))
+	for _, c := range []machine.Command{&machine.OpenSession{}, &machine.CloseSession{}, &machine.Expire{},
+		&machine.EndRequests{}, &machine.EndSessions{}} {
 		require.True(t, lessor.Affects(c, nil), "%T", c)
 	}
 }

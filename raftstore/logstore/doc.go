@@ -5,5 +5,6 @@
 // restarted from disk.
 //
 // The types: [Store] is an open log in a data folder, of one [Kind]; [Guard] ends the node
-// on errors and stalls; [Votes] writes a vote in one transaction.
+// on errors and stalls; [Votes] writes a vote in one transaction; [WriteBehind] lets a leader
+// replicate entries while it writes them.
 package logstore

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // ErrStalled means that a write took longer than the deadline.
@@ -18,10 +21,19 @@ var ErrStalled = errors.New("disk is stalled")
 // hangs keeps leading, because its heartbeats need no disk (hashicorp/raft 503). After a
 // failed sync the store may even return data that is not on disk.
 type Guard struct {
+	// Stored, if not nil, is called after entries were written, with the time of the write and
+	// its fsync.
+	Stored func(took time.Duration)
+	// Snapshot, if not nil, is called after a snapshot was written.
+	Snapshot func(took time.Duration, bytes int64)
+
 	deadline time.Duration
 	fatal    func(error)
 	failed   atomic.Bool
 }
+
+// stopwatch measures writes.
+var stopwatch = engine.MonotonicClock()
 
 // NewGuard returns a Guard with this deadline for writes. fatal ends the process. If it
 // returns, as in tests, the goroutine that got the error ends instead, so that nothing
@@ -50,13 +62,33 @@ func (g *Guard) timed(what string, write func() error) error {
 	return g.within(g.deadline, what, write)
 }
 
+// deadlineSteps is the number of timers in one deadline. A process that was paused for long finds only one of them
+// expired, and the disk has the time of the others to answer.
+const deadlineSteps = 8
+
 // within runs a write with another deadline.
 func (g *Guard) within(limit time.Duration, what string, write func() error) error {
-	timer := time.AfterFunc(limit, func() {
-		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node stops, so that another can lead", what, ErrStalled, limit))
+	var mu sync.Mutex // guards the variables below
+	left, ended := deadlineSteps, false
+	var timer *time.Timer
+	mu.Lock()
+	timer = time.AfterFunc(limit/deadlineSteps, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch left--; {
+		case ended:
+		case left > 0:
+			timer.Reset(limit / deadlineSteps)
+		default:
+			g.fail(fmt.Errorf("%s: %w: no answer for %v; the node stops, so that another can lead", what, ErrStalled, limit))
+		}
 	})
+	mu.Unlock()
 	err := write()
+	mu.Lock()
+	ended = true
 	timer.Stop()
+	mu.Unlock()
 	g.check(what, err)
 	return nil
 }
@@ -105,7 +137,12 @@ func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.
 
 // StoreLogs writes entries. They are on disk when it returns.
 func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
-	return l.guard.timed("write log", func() error { return l.log.StoreLogs(logs) })
+	started := stopwatch.Now()
+	err := l.guard.timed("write log", func() error { return l.log.StoreLogs(logs) })
+	if l.guard.Stored != nil {
+		l.guard.Stored(stopwatch.Now().Since(started))
+	}
+	return err
 }
 
 func (l *guardedLog) DeleteRange(min, max uint64) error {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -16,23 +19,31 @@ const (
 	snapshotPiece = 1 << 20
 	// slowestDisk, in bytes per second, extends the deadline when a snapshot is synced.
 	slowestDisk = 8 << 20
+	// nameResolution is longer than the difference of two names of snapshots of one index,
+	// which are times in milliseconds.
+	nameResolution = 2 * time.Millisecond
 )
 
 // Snapshots guards snapshots. The Raft library would continue after a failed snapshot, on a
 // disk in an unknown state.
 func (g *Guard) Snapshots(store raft.SnapshotStore) raft.SnapshotStore {
-	return &guardedSnapshots{g, store}
+	return &guardedSnapshots{guard: g, store: store}
 }
 
 type guardedSnapshots struct {
 	guard *Guard
 	store raft.SnapshotStore
+
+	creating sync.Mutex
 }
 
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	sink := &guardedSink{guard: s.guard}
+	sink := &guardedSink{guard: s.guard, started: stopwatch.Now()}
 	return sink, s.guard.timed("begin snapshot", func() (err error) {
+		s.creating.Lock()
+		defer s.creating.Unlock()
+		time.Sleep(nameResolution) // a snapshot of the leader and one's own may have the same index
 		sink.SnapshotSink, err = s.store.Create(version, index, term, configuration, configurationIndex, trans)
 		return err
 	})
@@ -73,7 +84,8 @@ func (s *guardedSource) Read(p []byte) (int, error) {
 type guardedSink struct {
 	raft.SnapshotSink
 	guard   *Guard
-	written int
+	started engine.Instant
+	written int64
 }
 
 func (s *guardedSink) Write(p []byte) (written int, err error) {
@@ -89,12 +101,17 @@ func (s *guardedSink) Write(p []byte) (written int, err error) {
 		written += len(piece)
 		p = p[len(piece):]
 	}
-	s.written += written
+	s.written += int64(written)
 	return written, nil
 }
 
 func (s *guardedSink) Close() error {
-	return s.guard.within(s.guard.deadline+time.Duration(s.written)*time.Second/slowestDisk, "sync snapshot", s.SnapshotSink.Close)
+	err := s.guard.within(s.guard.deadline+time.Duration(s.written)*time.Second/slowestDisk, "sync snapshot",
+		s.SnapshotSink.Close)
+	if s.guard.Snapshot != nil {
+		s.guard.Snapshot(stopwatch.Now().Since(s.started), s.written)
+	}
+	return err
 }
 
 func (s *guardedSink) Cancel() error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,8 @@ import (
 // faultySnapshots is a snapshot store whose methods return do(name of the method).
 type faultySnapshots struct{ do func(what string) error }
 
-func (f *faultySnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+func (f *faultySnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
+	raft.Transport) (raft.SnapshotSink, error) {
 	return &faultySink{f}, f.do("create")
 }
 func (f *faultySnapshots) List() ([]*raft.SnapshotMeta, error) { return nil, f.do("list") }
@@ -66,7 +68,9 @@ func TestGuardEndsTheNodeOnAnySnapshotError(t *testing.T) {
 			require.False(t, on(snapshotCalls(g.Snapshots(f))[what]), "the call does not return")
 			require.Len(t, ended, 1)
 			require.ErrorIs(t, ended[0], broken)
-			require.False(t, on(func() { _ = g.Log(raft.NewInmemStore()).StoreLogs(nil) }), "a call of the log does not return either")
+			require.False(t, on(func() {
+				_ = g.Log(raft.NewInmemStore()).StoreLogs(nil)
+			}), "a call of the log does not return either")
 		})
 	}
 }
@@ -117,4 +121,29 @@ func TestGuardPassesSnapshots(t *testing.T) {
 	require.NoError(t, source.Close())
 	_, _, err = guarded.Open("none")
 	require.ErrorIs(t, err, fs.ErrNotExist, "a missing snapshot is not a disk error")
+}
+
+// Snapshots of the same index that are made at the same time do not have the same name.
+func TestSnapshotsOfOneIndex(t *testing.T) {
+	g := NewGuard(time.Minute, func(err error) { t.Error(err) })
+	store, err := raft.NewFileSnapshotStore(t.TempDir(), 100, io.Discard)
+	require.NoError(t, err)
+	guarded := g.Snapshots(store)
+	_, transport := raft.NewInmemTransport("")
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			sink, err := guarded.Create(1, 7, 1, raft.Configuration{}, 1, transport)
+			if err == nil {
+				err = sink.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	list, err := guarded.List()
+	require.NoError(t, err)
+	require.Len(t, list, 20)
 }

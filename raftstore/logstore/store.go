@@ -99,7 +99,8 @@ func checkKind(kind Kind, dir string) error {
 	}
 	return fmt.Errorf("%w: %s has a %q log (%s), and the node is configured for %q; start it with %q, "+
 		"or change the kind: remove the member from the cluster, empty its folder and let it join again "+
-		"(a cluster of one member: save a snapshot, start on an empty folder and restore it)", ErrKind, dir, other, name, kind, other)
+		"(a cluster of one member: save a snapshot, start on an empty folder and restore it)", ErrKind, dir, other, name,
+		kind, other)
 }
 
 // openBolt does not sync the freelist and keeps it in a hash map. The alternatives cost time

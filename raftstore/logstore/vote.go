@@ -21,14 +21,19 @@ const (
 // one, and would grant that candidate the vote again without checking its log.
 type Votes struct {
 	raft.StableStore
+	// Refuse returns why the node must not vote, nil if it may. The Raft library votes, for
+	// others and for itself, only after it has written the vote.
+	Refuse func() error
 
 	mu      sync.Mutex
 	term    uint64 // of a vote whose candidate is not set yet
 	pending bool
 }
 
-// NewVotes wraps a store.
-func NewVotes(stable raft.StableStore) *Votes { return &Votes{StableStore: stable} }
+// NewVotes wraps a store. The node may vote, unless the caller sets Refuse.
+func NewVotes(stable raft.StableStore) *Votes {
+	return &Votes{StableStore: stable, Refuse: func() error { return nil }}
+}
 
 // SetUint64 keeps the term of a vote until its candidate is known.
 func (v *Votes) SetUint64(key []byte, value uint64) error {
@@ -37,6 +42,9 @@ func (v *Votes) SetUint64(key []byte, value uint64) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err := v.Refuse(); err != nil {
+		return err
+	}
 	v.term, v.pending = value, true
 	return nil
 }
@@ -48,6 +56,9 @@ func (v *Votes) Set(key, value []byte) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err := v.Refuse(); err != nil {
+		return err
+	}
 	if !v.pending {
 		return fmt.Errorf("write vote: a candidate without a term")
 	}

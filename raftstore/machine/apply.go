@@ -18,9 +18,11 @@ func (c *OpenSession) apply(m *Machine) Result {
 	s := m.sessions[c.Session]
 	if s == nil {
 		if u := m.usage[c.User]; u != nil && exceeded(u.sessions, c.Limits.SessionsPerUser) {
-			return Result{Code: Limited, Limit: &LimitError{Limit: SessionsPerUserName, Max: c.Limits.SessionsPerUser, User: c.User}}
+			return Result{Code: Limited, Limit: &LimitError{Limit: SessionsPerUserName, Max: c.Limits.SessionsPerUser,
+				User: c.User}}
 		}
-		s = &session{id: c.Session, incarnation: m.nextOrder(), ttl: c.TTL, user: c.User, requests: map[engine.Nonce]*request{}}
+		s = &session{id: c.Session, incarnation: m.nextOrder(), ttl: c.TTL, user: c.User,
+			requests: map[engine.Nonce]*request{}}
 		m.addSession(s)
 	}
 	if s.user != c.User {
@@ -124,6 +126,37 @@ func (c *Release) apply(m *Machine) Result {
 	return Result{Code: Done}
 }
 
+func (c *Update) apply(m *Machine) Result {
+	s := m.incarnate(c.Session, c.Incarnation)
+	if s == nil {
+		return Result{Code: NoSession}
+	}
+	if r := s.requests[c.Nonce]; c.Nonce != 0 {
+		if r == nil || r.token == fencing.None {
+			return Result{Code: NotHeld}
+		}
+		if len(c.Metadata) > 0 {
+			m.setMetadata(r, c.Metadata)
+		}
+	}
+	if c.TTL > s.ttl {
+		m.beforeChange(s)
+		s.ttl = c.TTL
+	}
+	return Result{Code: Done}
+}
+
+// setMetadata replaces a holder by a copy with other metadata: an Image may have the holder.
+func (m *Machine) setMetadata(r *request, metadata map[string]string) {
+	updated := *r
+	updated.metadata = metadata
+	m.substitute(r, &updated)
+	for _, name := range r.resources {
+		holders := m.locks[name].holders
+		holders[slices.Index(holders, r)] = &updated
+	}
+}
+
 func (c *Break) apply(m *Machine) Result {
 	l := m.locks[c.Resource]
 	if l == nil {
@@ -173,6 +206,7 @@ func (c *EndSessions) apply(m *Machine) Result {
 		m.endSession(m.sessions[id], EventExpired)
 	}
 	m.endRequests(math.MaxInt)
+	m.breakHolders(math.MaxInt)
 	m.order = max(m.order, c.Above) + orderStep
 	return Result{Code: Done}
 }

@@ -27,7 +27,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	var nonce engine.Nonce
 	for b.Loop() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources,
+			Wait: true}})
 		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce})
 	}
 }
@@ -41,7 +42,8 @@ func BenchmarkHandoff(b *testing.B) {
 	var nonce engine.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources,
+			Wait: true}})
 	}
 	for range 1000 {
 		acquire()
@@ -63,7 +65,8 @@ func BenchmarkReaders(b *testing.B) {
 		m := opened(id)
 		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: 1, Resources: resources}})
 		for i := range readers {
-			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 2), Resources: resources, Kind: engine.Shared, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 2),
+				Resources: resources, Kind: engine.Shared, Wait: true}})
 		}
 		b.StartTimer()
 		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 1})
@@ -79,7 +82,8 @@ func BenchmarkPermit(b *testing.B) {
 	var nonce engine.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Kind: engine.Permit, Permits: engine.MaxPermits, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources,
+			Kind: engine.Permit, Permits: engine.MaxPermits, Wait: true}})
 	}
 	for range engine.MaxPermits {
 		acquire()
@@ -119,8 +123,9 @@ func bytesPerLease(t require.TestingT) float64 {
 		id := engine.SessionID{byte(i % sessions)}
 		opened := apply(&OpenSession{Session: id, TTL: time.Minute})
 		name := fencing.Resource(fmt.Sprintf("orders/region-1/%08d", i))
-		result := apply(&Acquire{Session: id, Incarnation: opened.Incarnation, Request: engine.Request{Nonce: engine.Nonce(i/sessions + 1),
-			Resources: []fencing.Resource{name}, Holder: "worker-17"}})
+		result := apply(&Acquire{Session: id, Incarnation: opened.Incarnation,
+			Request: engine.Request{Nonce: engine.Nonce(i/sessions + 1),
+				Resources: []fencing.Resource{name}, Holder: "worker-17"}})
 		require.Equal(t, Granted, result.Code)
 	}
 	after := heap()

@@ -50,12 +50,21 @@ func BenchmarkBulk(b *testing.B) {
 		command Command
 	}{
 		{"grant readers", behind(queue, reader), release},
-		{"pass readers of a set", behind(queue, engine.Request{Kind: engine.Shared, Resources: []fencing.Resource{"r/a", "r/b"}}), release},
-		{"grant permits", behind(engine.MaxPermits, engine.Request{Kind: engine.Permit, Permits: engine.MaxPermits, Resources: []fencing.Resource{"r/a"}}), release},
+		{"pass readers of a set", behind(queue, engine.Request{Kind: engine.Shared, Resources: []fencing.Resource{"r/a",
+			"r/b"}}), release},
+		{"grant permits", behind(engine.MaxPermits, engine.Request{Kind: engine.Permit, Permits: engine.MaxPermits,
+			Resources: []fencing.Resource{"r/a"}}), release},
 		{"begin a migration with waiters", behind(queue, reader), &SetPolicy{Policy: toRedis}},
 		{"begin a migration with leases", leases, &SetPolicy{Policy: toRedis}},
 		{"begin a migration now", leases, &SetPolicy{Policy: toRedis, Now: true}},
-		{"finish a migration", func(m *Machine) { leases(m); m.Apply(&SetPolicy{Policy: toRedis}) }, &FinishMigration{Prefix: "r/", Version: 1}},
+		{"break holders", func(m *Machine) {
+			leases(m)
+			m.Apply(&SetPolicy{Policy: toRedis, Now: true})
+		}, &EndRequests{Max: MaxEndRequests}},
+		{"finish a migration", func(m *Machine) {
+			leases(m)
+			m.Apply(&SetPolicy{Policy: toRedis})
+		}, &FinishMigration{Prefix: "r/", Version: 1}},
 		{"end all sessions", leases, &EndSessions{}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -22,7 +22,8 @@ func TestManyWaitersTakeLinearTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := opened(id)
 			for i, lock := range []fencing.Resource{"a", "b"} {
-				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{lock}}})
+				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 1),
+					Resources: []fencing.Resource{lock}}})
 			}
 			for i := range 60_000 {
 				q.Nonce, q.Wait = engine.Nonce(i+3), true

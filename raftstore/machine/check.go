@@ -150,7 +150,9 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return fmt.Errorf("attempt %d has the token %d of %d", r.nonce, r.token, m.lastToken)
 		case (r.slot != 0) != (r.kind == engine.Permit && r.token != fencing.None) || r.slot > r.permits:
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
-		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != engine.Correctness }):
+		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool {
+			return m.modeOf(name) != engine.Correctness
+		}):
 			return fmt.Errorf("attempt %d has a lock in efficiency mode", r.nonce)
 		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMigrating):
 			return fmt.Errorf("attempt %d waits for a lock in a migration", r.nonce)

@@ -54,8 +54,9 @@ func held(t testing.TB, leases int) *Machine {
 	for i := range leases {
 		id := engine.SessionID{byte(i % sessions)}
 		opened, _ := m.Apply(&OpenSession{Session: id, TTL: time.Minute})
-		result, _ := m.Apply(&Acquire{Session: id, Incarnation: opened.Incarnation, Request: engine.Request{Nonce: engine.Nonce(i/sessions + 1),
-			Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/region-1/%08d", i))}, Holder: "worker-17"}})
+		result, _ := m.Apply(&Acquire{Session: id, Incarnation: opened.Incarnation,
+			Request: engine.Request{Nonce: engine.Nonce(i/sessions + 1),
+				Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/region-1/%08d", i))}, Holder: "worker-17"}})
 		require.Equal(t, Granted, result.Code)
 	}
 	return m
@@ -100,7 +101,8 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"acquire and release", 4, func() {
 			nonce++
-			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources,
+				Wait: true}})
 			m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce})
 		}},
 		{"encode 64 commands", 100, func() { data = AppendEncoded(data[:0], commands...) }},

@@ -59,6 +59,18 @@ type Release struct {
 	Nonce       engine.Nonce
 }
 
+// Update changes a session and a lease of it that is held. It raises the TTL of the session to
+// TTL, and never lowers it: the client may rely on the longer one, whatever command is applied
+// late. If Metadata is not empty, it replaces that of the lease. Nonce 0 names no lease, TTL 0
+// leaves the TTL as it is.
+type Update struct {
+	Session     engine.SessionID
+	Incarnation uint64
+	TTL         time.Duration
+	Nonce       engine.Nonce
+	Metadata    map[string]string
+}
+
 // Expire ends a session whose TTL has passed on the leader's clock, like CloseSession. It
 // has an effect only in the generation of the leader that proposed it.
 type Expire struct {
@@ -71,10 +83,11 @@ type Expire struct {
 const MaxEndRequests = 500
 
 // EndRequests ends requests of sessions that have ended, the session that ended first comes
-// first. It ends at most Max of them, and a request for several locks counts as several, so
-// that the end of a large session does not delay the commands of others. The Result is
-// Ending if requests are left. Each entry in which sessions end has one, and the leader
-// proposes further ones.
+// first, and then leases and delays of locks that migrate to efficiency mode now. It ends at
+// most Max of them, and a request for several locks counts as several, so the end of a large
+// session, or the migration of many locks, does not delay the commands of others. The Result is
+// Ending if any are left. Each entry in which sessions end or a migration begins has one, and
+// the leader proposes further ones.
 type EndRequests struct {
 	Max int
 }
@@ -116,8 +129,8 @@ func Validate(c Command) error { return c.validate() }
 func (c *Lead) validate() error { return nil }
 
 func (c *OpenSession) validate() error {
-	if c.TTL < engine.MinTTL || c.TTL > engine.MaxTTL {
-		return fmt.Errorf("%w: session ttl (%v) must be from %v to %v", engine.ErrInvalid, c.TTL, engine.MinTTL, engine.MaxTTL)
+	if err := engine.ValidateTTL(c.TTL); err != nil {
+		return err
 	}
 	if err := engine.ValidateHolder(c.User); err != nil {
 		return err
@@ -139,6 +152,18 @@ func (c *Release) validate() error {
 		return fmt.Errorf("%w: nonce 0", engine.ErrInvalid)
 	}
 	return nil
+}
+
+func (c *Update) validate() error {
+	if c.TTL != 0 {
+		if err := engine.ValidateTTL(c.TTL); err != nil {
+			return err
+		}
+	}
+	if c.Nonce == 0 && len(c.Metadata) > 0 {
+		return fmt.Errorf("%w: metadata belongs to a lease, and none is named", engine.ErrInvalid)
+	}
+	return engine.ValidateMetadata(c.Metadata)
 }
 
 func (c *Expire) validate() error { return nil }

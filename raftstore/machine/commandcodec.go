@@ -30,7 +30,7 @@ const (
 	opFinishMigration
 	opSetFleet
 	opFinishFleet
-	opAssignRange
+	opNameLife
 	opRaiseCeiling
 	opReconcile
 	opFinishReconcile
@@ -39,6 +39,7 @@ const (
 	opCloseSets
 	opFinishRecovery
 	opEndRequests
+	opUpdate
 )
 
 // commandOf returns an empty command for each operation code.
@@ -46,11 +47,12 @@ var commandOf = [...]func() Command{
 	opLead: empty[Lead], opOpenSession: empty[OpenSession], opCloseSession: empty[CloseSession], opAcquire: empty[Acquire],
 	opRelease: empty[Release], opExpire: empty[Expire], opBreak: empty[Break], opEndDelay: empty[EndDelay],
 	opRaiseFloor: empty[RaiseFloor], opEndSessions: empty[EndSessions], opSetPolicy: empty[SetPolicy],
-	opDeletePolicy: empty[DeletePolicy], opAbortMigration: empty[AbortMigration], opFinishMigration: empty[FinishMigration],
-	opSetFleet: empty[SetFleet], opFinishFleet: empty[FinishFleet], opAssignRange: empty[AssignRange],
+	opDeletePolicy: empty[DeletePolicy], opAbortMigration: empty[AbortMigration],
+	opFinishMigration: empty[FinishMigration],
+	opSetFleet:        empty[SetFleet], opFinishFleet: empty[FinishFleet], opNameLife: empty[NameLife],
 	opRaiseCeiling: empty[RaiseCeiling], opReconcile: empty[Reconcile], opFinishReconcile: empty[FinishReconcile],
 	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI], opCloseSets: empty[CloseSets],
-	opFinishRecovery: empty[FinishRecovery], opEndRequests: empty[EndRequests],
+	opFinishRecovery: empty[FinishRecovery], opEndRequests: empty[EndRequests], opUpdate: empty[Update],
 }
 
 func empty[T any, C interface {
@@ -141,25 +143,31 @@ func (c *OpenSession) code(data *codec) {
 	data.limits(&c.Limits.SessionsPerUser)
 }
 
-func (c *Lead) code(data *codec)            { data.command(opLead) }
-func (c *CloseSession) code(data *codec)    { data.command(opCloseSession, &c.Session, &c.Incarnation) }
-func (c *Release) code(data *codec)         { data.command(opRelease, &c.Session, &c.Incarnation, &c.Nonce) }
-func (c *Expire) code(data *codec)          { data.command(opExpire, &c.Session, &c.Incarnation, &c.Generation) }
-func (c *Break) code(data *codec)           { data.command(opBreak, &c.Resource, &c.Token) }
-func (c *EndDelay) code(data *codec)        { data.command(opEndDelay, &c.Resource, &c.Delay, &c.Generation) }
-func (c *RaiseFloor) code(data *codec)      { data.command(opRaiseFloor, &c.By) }
-func (c *EndSessions) code(data *codec)     { data.command(opEndSessions, &c.Above) }
-func (c *SetPolicy) code(data *codec)       { data.command(opSetPolicy, &c.Policy, &c.Version, &c.Now) }
-func (c *DeletePolicy) code(data *codec)    { data.command(opDeletePolicy, &c.Prefix, &c.Version, &c.Now) }
-func (c *AbortMigration) code(data *codec)  { data.command(opAbortMigration, &c.Prefix) }
-func (c *FinishMigration) code(data *codec) { data.command(opFinishMigration, &c.Prefix, &c.Version) }
+func (c *Update) code(data *codec) {
+	data.command(opUpdate, &c.Session, &c.Incarnation, &c.TTL, &c.Nonce, &c.Metadata)
+}
+
+func (c *Lead) code(data *codec)           { data.command(opLead) }
+func (c *CloseSession) code(data *codec)   { data.command(opCloseSession, &c.Session, &c.Incarnation) }
+func (c *Release) code(data *codec)        { data.command(opRelease, &c.Session, &c.Incarnation, &c.Nonce) }
+func (c *Expire) code(data *codec)         { data.command(opExpire, &c.Session, &c.Incarnation, &c.Generation) }
+func (c *Break) code(data *codec)          { data.command(opBreak, &c.Resource, &c.Token) }
+func (c *EndDelay) code(data *codec)       { data.command(opEndDelay, &c.Resource, &c.Delay, &c.Generation) }
+func (c *RaiseFloor) code(data *codec)     { data.command(opRaiseFloor, &c.By) }
+func (c *EndSessions) code(data *codec)    { data.command(opEndSessions, &c.Above) }
+func (c *SetPolicy) code(data *codec)      { data.command(opSetPolicy, &c.Policy, &c.Version, &c.Now) }
+func (c *DeletePolicy) code(data *codec)   { data.command(opDeletePolicy, &c.Prefix, &c.Version, &c.Now) }
+func (c *AbortMigration) code(data *codec) { data.command(opAbortMigration, &c.Prefix) }
+func (c *FinishMigration) code(data *codec) {
+	data.command(opFinishMigration, &c.Prefix, &c.Version, &c.Granted)
+}
 func (c *SetFleet) code(data *codec) {
 	data.command(opSetFleet, &c.Fleet, &c.Version, &c.Now, &c.Force)
 }
 func (c *FinishFleet) code(data *codec)    { data.command(opFinishFleet, &c.Version) }
-func (c *AssignRange) code(data *codec)    { data.command(opAssignRange, &c.Member, &c.Life, &c.Version) }
+func (c *NameLife) code(data *codec)       { data.command(opNameLife, &c.Member, &c.Life, &c.Version) }
 func (c *FinishRecovery) code(data *codec) { data.command(opFinishRecovery, &c.Member, &c.Life) }
-func (c *CloseSets) code(data *codec)      { data.command(opCloseSets, &c.Version) }
+func (c *CloseSets) code(data *codec)      { data.command(opCloseSets, &c.Version, &c.Granted) }
 func (c *RaiseCeiling) code(data *codec)   { data.command(opRaiseCeiling, &c.To) }
 func (c *Reconcile) code(data *codec) {
 	data.command(opReconcile, &c.At, &c.Version, &c.Ceiling, &c.Lives, &c.Past)

@@ -19,7 +19,7 @@
 //     [FinishMigration].
 //   - [Efficiency]: the fleet and its tokens, by [SetFleet], [FinishFleet],
 //     [RaiseCeiling], [Reconcile], [FinishReconcile].
-//   - [Life] and [Set]: the lives of its nodes, by [AssignRange], [CloseSets],
+//   - [Life] and [Set]: the lives of its nodes, by [NameLife], [CloseSets],
 //     [FinishRecovery].
 //   - [Result] and [Event]: the answer to the proposer, and the changes for everyone.
 //   - [Encode] and [Decode]: commands as bytes for the log.
@@ -34,7 +34,8 @@
 // No command does unbounded work. A session ends in two steps: [CloseSession] or [Expire]
 // removes it, and [EndRequests] ends its requests, some at a time. Until then its leases
 // are held, and its waiting requests keep their places but are not granted. Another
-// incarnation may be opened in the meantime.
+// incarnation may be opened in the meantime. [EndRequests] also ends the leases of locks that
+// migrate to efficiency mode without waiting for their holders.
 //
 // Clients choose the ids of their sessions, so that they can repeat a request to open
 // one. A copy of that request may arrive after the session has ended. It then opens

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// tokenStep is the size of a range of tokens, and the step by which tokens are
-	// raised when something may have been forgotten.
+	// tokenStep is how many tokens the Redis nodes may accept before the log raises the ceiling, and the
+	// step by which tokens are raised when something may have been forgotten.
 	tokenStep fencing.Token = 1 << 32
 	// versionStep is the step by which versions are raised after the log was rolled
 	// back. It exceeds what they can have advanced since.
 	versionStep = 1 << 32
 	// forgottenFleet is the step by which tokens are raised if the log may have forgotten
-	// a whole fleet: it covers 63 ranges of its nodes. By default a gate refuses tokens
+	// a whole fleet: it covers 63 raises of its ceiling. By default a gate refuses tokens
 	// that are 2^40 above its mark.
 	forgottenFleet fencing.Token = 1 << 38
 )
@@ -30,7 +30,7 @@ type efficiency struct {
 	nextForce   bool
 
 	floor, ceiling fencing.Token
-	used           bool // a range was assigned, or the log was rolled back
+	used           bool // a life was named, or the log was rolled back
 	ready          bool
 	restored       bool   // with this fleet, and not ready since
 	reconciled     uint64 // the version of the last Reconcile with this fleet; 0 before it
@@ -54,7 +54,7 @@ type Efficiency struct {
 	// Floor and Ceiling limit the tokens that the Redis nodes may accept. Every node
 	// should reach both.
 	Floor, Ceiling fencing.Token
-	// Fresh: the log has never assigned a range and was never rolled back, so a Redis
+	// Fresh: the log has never named a life and was never rolled back, so a Redis
 	// node without data has nothing to report.
 	Fresh bool
 	// Ready: the log knows everything that the Redis nodes can have accepted.
@@ -62,7 +62,7 @@ type Efficiency struct {
 	// Restored: the log was rolled back with this fleet and has not been Ready since.
 	Restored bool
 	// ReconcileVersion is the version of the last Reconcile with this fleet. While it is
-	// 0, no range is assigned.
+	// 0, no life is named.
 	ReconcileVersion uint64
 	// FleetSet: a fleet was set once, possibly one without nodes.
 	FleetSet bool
@@ -77,7 +77,8 @@ type Efficiency struct {
 
 // Efficiency returns the state of efficiency mode according to the log.
 func (m *Machine) Efficiency() Efficiency {
-	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion, NextNow: m.nextNow,
+	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion,
+		NextNow:   m.nextNow,
 		NextForce: m.nextForce, Floor: m.floor, Ceiling: m.ceiling, Fresh: !m.used, Ready: m.ready, Restored: m.restored,
 		ReconcileVersion: m.reconciled, FleetSet: m.fleetSet, Lives: m.lives, Open: m.open, Migrations: m.Migrations()}
 }
@@ -188,11 +189,16 @@ func (c *Reconcile) apply(m *Machine) Result {
 		if top > fencing.MaxToken-4*tokenStep {
 			return Result{Code: Exhausted, Version: m.version}
 		}
-		// The lastToken of a forgotten log may be one step above the ceiling that its
-		// nodes report.
-		m.floor = top + 2*tokenStep
-		m.ceiling = m.floor + tokenStep
-		m.lastToken = m.ceiling + tokenStep
+		if m.used && !m.restored && c.Ceiling <= m.ceiling { // the log has forgotten nothing
+			m.floor, m.lastToken = m.ceiling, max(m.lastToken, m.ceiling)
+			m.ceiling += tokenStep
+		} else {
+			// The lastToken of a forgotten log may be one step above the ceiling that its
+			// nodes report.
+			m.floor = top + 2*tokenStep
+			m.ceiling = m.floor + tokenStep
+			m.lastToken = m.ceiling + tokenStep
+		}
 	}
 	m.version = max(m.version, c.Version) + 1
 	if m.restored { // clients may know newer versions than the nodes

@@ -46,18 +46,20 @@ func (m *Machine) forget(s *session) {
 }
 
 func (c *EndRequests) apply(m *Machine) Result {
-	result := Result{Code: Done, Gone: m.endRequests(c.Max)}
-	if len(m.ending.queue) > 0 {
+	gone, freed := m.endRequests(c.Max)
+	m.breakHolders(c.Max - freed)
+	result := Result{Code: Done, Gone: gone}
+	if m.HasEnding() {
 		result.Code = Ending
 	}
 	return result
 }
 
 // endRequests ends requests for at most limit locks, or one request for more, and returns
-// the sessions that have no request any more. It ends the waiters of a session first,
+// the sessions that have no request any more, and the number of locks. It ends the waiters of a session first,
 // because they would block the handoff of what the session holds. A session that still has
 // requests goes to the end of the queue, so that small sessions do not wait for a large one.
-func (m *Machine) endRequests(limit int) (gone []Incarnation) {
+func (m *Machine) endRequests(limit int) (gone []Incarnation, freed int) {
 	var touched []fencing.Resource
 	var last *session
 	for visited := 0; len(m.ending.queue) > 0 && max(visited, len(touched)) < limit; visited++ {
@@ -83,14 +85,22 @@ func (m *Machine) endRequests(limit int) (gone []Incarnation) {
 		m.ending.queue = append(queue[1:], last)
 	}
 	m.grantFreed(touched)
-	return gone
+	return gone, len(touched)
 }
 
 // Ending reports whether a session has ended and still has requests.
 func (m *Machine) Ending(incarnation uint64) bool { return m.ending.numbers[incarnation] != nil }
 
-// HasEnding reports whether any session has ended and still has requests.
-func (m *Machine) HasEnding() bool { return len(m.ending.queue) > 0 }
+// HasEnding reports whether an EndRequests is necessary: a session has ended and still has
+// requests, or the leases of locks that migrate now may not have ended.
+func (m *Machine) HasEnding() bool {
+	for _, prefix := range sortedKeys(m.migrations) {
+		if m.migrations[prefix].breaking {
+			return true
+		}
+	}
+	return len(m.ending.queue) > 0
+}
 
 // endAttempt marks an attempt as ended, unless its session has ended.
 func (m *Machine) endAttempt(s *session, nonce engine.Nonce) {
@@ -117,6 +127,17 @@ func (m *Machine) detach(r *request) {
 	m.everyRequest.remove(r)
 }
 
+// substitute puts a copy of a request into its place: the order of the list matters.
+func (m *Machine) substitute(r, updated *request) {
+	if m.image != nil {
+		m.image.copyRequest(r)
+	}
+	updated.image = m.images
+	r.session.requests[r.nonce] = updated
+	r.session.listOf(r).substitute(updated)
+	m.everyRequest.list[r.at] = updated
+}
+
 func (s *session) listOf(r *request) *requestList {
 	if r.token == fencing.None {
 		return &s.waiting
@@ -136,6 +157,19 @@ func (l *requestList) add(r *request) {
 		l.last.next = r
 	}
 	l.last = r
+}
+
+func (l *requestList) substitute(updated *request) {
+	if updated.previous == nil {
+		l.first = updated
+	} else {
+		updated.previous.next = updated
+	}
+	if updated.next == nil {
+		l.last = updated
+	} else {
+		updated.next.previous = updated
+	}
 }
 
 func (l *requestList) remove(r *request) {

@@ -206,7 +206,8 @@ func TestSmallSessionDoesNotWaitForALargeOne(t *testing.T) {
 // The usage of a user is not lost when a session ends whose record was replaced meanwhile.
 func TestUsageOfANewSessionStays(t *testing.T) {
 	eve := engine.SessionID{0xe}
-	m := played(t, &OpenSession{Session: ann, TTL: time.Second, User: "u"}, &OpenSession{Session: bob, TTL: time.Second, User: "u"})
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second, User: "u"}, &OpenSession{Session: bob, TTL: time.Second,
+		User: "u"})
 	token := apply(m, as(1, write(ann, 1, "a"))).Token
 	m.Apply(&CloseSession{Session: ann, Incarnation: 1})
 	require.Equal(t, Done, apply(m, &Break{Resource: "a", Token: token}).Code)

@@ -46,6 +46,7 @@ func everyCommand() []Command {
 		&EndDelay{Resource: "d1", Delay: 99, Generation: 1},
 		&Release{Session: ann, Incarnation: first, Nonce: 5}, &Release{Session: ann, Incarnation: first, Nonce: 7},
 		&Release{Session: ann, Incarnation: first, Nonce: 1 << 63},
+		&Update{Session: bob, Incarnation: first + 1, Nonce: 5, TTL: time.Minute, Metadata: map[string]string{"k": "w"}},
 		&Expire{Session: engine.SessionID{3}, Incarnation: 1, Generation: 1},
 		&CloseSession{Session: engine.SessionID{4}},
 		&EndRequests{Max: 1},
@@ -65,19 +66,20 @@ func everyTopologyCommand() []Command {
 	return []Command{
 		&SetFleet{Fleet: fleet, Version: 1},
 		&Reconcile{Version: 3, Ceiling: 5},
-		&AssignRange{Member: "b:1", Life: "b.j"},
-		&AssignRange{Member: "a:1", Life: "a.j"},
+		&NameLife{Member: "b:1", Life: "b.j"},
+		&NameLife{Member: "a:1", Life: "a.j"},
 		&RaiseCeiling{To: 6},
 		&FinishReconcile{Version: 4},
-		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 7},
+		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond,
+			Drift: 1}, Version: 7},
 		&FinishMigration{Prefix: "f", Version: 8},
 		&DeletePolicy{Prefix: "f", Version: 9, Now: true},
 		&SetPolicy{Policy: engine.Policy{Prefix: "m", Mode: engine.Efficiency}},
 		&SetPolicy{Policy: engine.Policy{Prefix: "x", Mode: engine.Efficiency}},
 		&AbortMigration{Prefix: "x"},
-		&AssignRange{Member: "c:1", Life: "c.j"},
-		&AssignRange{Member: "c:1", Life: "c.k"},
-		&CloseSets{Version: 1},
+		&NameLife{Member: "c:1", Life: "c.j"},
+		&NameLife{Member: "c:1", Life: "c.k"},
+		&CloseSets{Version: 1, Granted: 3},
 		&FinishRecovery{Member: "b:1", Life: "b.j"},
 		&SetFleet{Fleet: next, Now: true, Force: true},
 		&FinishFleet{Version: 1},
@@ -154,7 +156,8 @@ func FuzzRestore(f *testing.F) {
 		m.Apply(&Lead{})
 		for _, id := range m.sessionIDs() {
 			incarnation := m.SessionInfo(id).Incarnation
-			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: 1,
+				Resources: []fencing.Resource{"a", "b"}, Wait: true}})
 			require.NoError(t, m.check())
 			m.Apply(&Expire{Session: id, Incarnation: incarnation, Generation: m.Generation()})
 			require.NoError(t, m.check())
@@ -248,13 +251,17 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("ended attempts overlap", func(m *Machine) { m.sessions[ann].ended = spans{{5, 8}, {8, 9}} })
 	add("ended attempts touch", func(m *Machine) { m.sessions[ann].ended = spans{{5, 8}, {9, 9}} })
 	add("ended attempts not in order", func(m *Machine) { m.sessions[ann].ended = spans{{50, 51}, {5, 8}} })
-	add("ended attempts after the last number", func(m *Machine) { m.sessions[ann].ended = spans{{50, ^uint64(0)}, {5, 8}} })
+	add("ended attempts after the last number", func(m *Machine) {
+		m.sessions[ann].ended = spans{{50, ^uint64(0)}, {5, 8}}
+	})
 	add("ended attempts that are forgotten", func(m *Machine) {
 		m.sessions[ann].ended, m.sessions[ann].forgotten = spans{{50, 51}}, 50
 	})
 	add("ended attempt 0", func(m *Machine) { m.sessions[ann].ended = spans{{0, 0}} })
 	add("incarnation above the last order", func(m *Machine) { m.sessions[ann].incarnation = m.order + 1 })
-	add("incarnation with the number of a request", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].requests[1].order })
+	add("incarnation with the number of a request", func(m *Machine) {
+		m.sessions[ann].incarnation = m.sessions[bob].requests[1].order
+	})
 	add("incarnation twice", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].incarnation })
 	add("incarnation 0", func(m *Machine) { m.sessions[ann].incarnation = 0 })
 	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttl = 0 })
@@ -267,7 +274,9 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("ended session with ended attempts", func(m *Machine) { ending(m).ended.add(7) })
 	add("ended session with forgotten attempts", func(m *Machine) { ending(m).forgotten = 7 })
 	add("ended session of an invalid user", func(m *Machine) { ending(m).user = "\n" })
-	add("ended session with the incarnation of an open one", func(m *Machine) { ending(m).incarnation = m.sessions[ann].incarnation })
+	add("ended session with the incarnation of an open one", func(m *Machine) {
+		ending(m).incarnation = m.sessions[ann].incarnation
+	})
 	add("last token above the largest", func(m *Machine) { m.lastToken = fencing.MaxToken + 1 })
 	add("order is used up", func(m *Machine) { m.order = ^uint64(0) })
 	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(engine.Policy{Prefix: "q"}) })
@@ -309,7 +318,6 @@ func addTopology(add func(name string, breakIt func(m *Machine))) {
 	add("migration to a migrating policy", func(m *Machine) { m.migrations["m"].target.Next = engine.Correctness })
 	add("migration from a policy of another mode", func(m *Machine) { m.migrations["f"].before.Mode = engine.Correctness })
 	add("migration that deletes nothing", func(m *Machine) { m.migrations["f"].existed = false })
-	add("migration with holders that were broken", func(m *Machine) { m.migrations["m"].now = true })
 	add("fleet of two", func(m *Machine) { m.fleet.Addresses = m.fleet.Addresses[:2] })
 	add("next fleet is the current one", func(m *Machine) { m.nextFleet = m.fleet })
 	add("next fleet of a later version", func(m *Machine) { m.nextVersion = m.version + 1 })

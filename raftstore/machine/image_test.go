@@ -50,7 +50,8 @@ func endEverything() (commands []Command) {
 		m.Apply(c)
 	}
 	for _, id := range m.sessionIDs() {
-		commands = append(commands, &CloseSession{Session: id, Incarnation: m.SessionInfo(id).Incarnation}, &EndRequests{Max: 1},
+		commands = append(commands, &CloseSession{Session: id, Incarnation: m.SessionInfo(id).Incarnation},
+			&EndRequests{Max: 1},
 			&OpenSession{Session: id, TTL: time.Minute, User: "next"}, &EndRequests{Max: 2})
 	}
 	return append(commands, &EndRequests{Max: MaxEndRequests})
@@ -94,7 +95,8 @@ func TestImageKeepsWaiters(t *testing.T) {
 	incarnation := apply(m, &OpenSession{Session: id, TTL: time.Hour}).Incarnation
 	m.Apply(&Release{Session: id, Incarnation: incarnation, Nonce: 1}) // an attempt that has ended
 	for nonce := engine.Nonce(2); nonce <= 3; nonce++ {
-		m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: nonce,
+			Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true}})
 	}
 	want, image := m.Snapshot(), m.Image()
 	m.Apply(&Release{Session: id, Incarnation: incarnation, Nonce: 2})
@@ -113,7 +115,8 @@ func BenchmarkImage(b *testing.B) {
 			id := engine.SessionID{byte(i % size.sessions), byte(i % size.sessions >> 8), byte(i % size.sessions >> 16), 1}
 			incarnation := apply(m, &OpenSession{Session: id, TTL: time.Hour}).Incarnation
 			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: engine.Nonce(i + 1),
-				Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("jobs/%07d", i))}, Mode: engine.Correctness, Holder: "worker"}})
+				Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("jobs/%07d", i))}, Mode: engine.Correctness,
+				Holder: "worker"}})
 		}
 		name := fmt.Sprintf("leases=%d/sessions=%d", size.leases, size.sessions)
 		b.Run(name+"/wait", func(b *testing.B) { // for the longest step

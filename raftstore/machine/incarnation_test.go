@@ -42,7 +42,8 @@ func TestLateOpenIsAnotherIncarnation(t *testing.T) {
 
 			before := m.Snapshot()
 			for _, c := range []Command{early, &Release{Session: ann, Incarnation: first.Incarnation, Nonce: 1},
-				&CloseSession{Session: ann, Incarnation: first.Incarnation}, &Expire{Session: ann, Incarnation: first.Incarnation, Generation: 1},
+				&CloseSession{Session: ann, Incarnation: first.Incarnation}, &Expire{Session: ann, Incarnation: first.Incarnation,
+					Generation: 1},
 				write(ann, 2, "b"), free(ann, 1), &CloseSession{Session: ann}, &Expire{Session: ann, Generation: 1}} {
 				result, events := m.Apply(c)
 				require.Equal(t, NoSession, result.Code, "%T", c)
@@ -74,11 +75,13 @@ func TestIncarnationsAreInSnapshots(t *testing.T) {
 
 // EndSessions ends all leases and grants none. No incarnation is used again.
 func TestEndSessions(t *testing.T) {
-	m := played(t, &Lead{}, &SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness, LockDelay: time.Minute}})
+	m := played(t, &Lead{}, &SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness,
+		LockDelay: time.Minute}})
 	for _, id := range []engine.SessionID{ann, bob} {
 		m.Apply(&OpenSession{Session: id, TTL: time.Second})
 	}
-	for _, c := range []Command{write(ann, 1, "a"), write(bob, 1, "a"), write(bob, 2, "b"), write(ann, 2, "b"), write(ann, 3, "d")} {
+	for _, c := range []Command{write(ann, 1, "a"), write(bob, 1, "a"), write(bob, 2, "b"), write(ann, 2, "b"),
+		write(ann, 3, "d")} {
 		m.Apply(inPresentSession(m, c))
 	}
 	last, before := m.LastToken(), m.Order()
@@ -95,7 +98,8 @@ func TestEndSessions(t *testing.T) {
 	require.Greater(t, opened.Incarnation, uint64(above+1<<32))
 	m.Apply(&EndSessions{})
 	again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
-	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32, "the incarnation is above all earlier ones")
+	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32,
+		"the incarnation is above all earlier ones")
 	require.ErrorIs(t, Validate(&EndSessions{Above: maxCount}), engine.ErrInvalid)
 	_, err := Restore(m.Snapshot())
 	require.NoError(t, err)

@@ -56,7 +56,8 @@ func (e *LimitError) Error() string {
 		whose = "all callers together"
 	}
 	what := map[string]string{SessionsPerUserName: "sessions", LeasesPerUserName: "leases in correctness mode"}
-	return fmt.Sprintf("%v: %s: %d %s, as many as %s allows", engine.ErrLimit, whose, e.Max, cmp.Or(what[e.Limit], "waiting requests"), e.Limit)
+	return fmt.Sprintf("%v: %s: %d %s, as many as %s allows", engine.ErrLimit, whose, e.Max,
+		cmp.Or(what[e.Limit], "waiting requests"), e.Limit)
 }
 
 // Is makes errors.Is match engine.ErrLimit.

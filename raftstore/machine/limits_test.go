@@ -88,7 +88,8 @@ func TestWaitersLimitHoldsForEveryLockOfASet(t *testing.T) {
 	limit := Limits{WaitersPerLock: 1}
 	names := []fencing.Resource{"a", "b", "c"}
 	for full := range names {
-		m := played(t, &OpenSession{Session: ann, TTL: time.Second}, as(1, write(ann, 1, names...)), as(1, write(ann, 2, names[full])))
+		m := played(t, &OpenSession{Session: ann, TTL: time.Second}, as(1, write(ann, 1, names...)),
+			as(1, write(ann, 2, names[full])))
 		set := as(1, write(ann, 3, names...))
 		set.Limits = limit
 		result := apply(m, set)

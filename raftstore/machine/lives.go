@@ -9,14 +9,16 @@ import (
 // maxOpen limits the sets of lives that may still grant.
 const maxOpen = 64
 
-// Life is the life of a Redis node that the topology names, and the range of tokens that
-// the log assigned to it. The log does not interpret the name.
+// Life is the life of a Redis node that the topology names. The log does not interpret the
+// name.
 type Life struct {
 	// Name is empty for a node without a life: no call goes to it.
 	Name string
-	// Floor and Ceiling are the range that initialises the node: tokens above Floor, up
-	// to Ceiling. They are zero once the life votes.
-	Floor, Ceiling fencing.Token
+	// Pending: the life does not vote yet.
+	Pending bool
+	// Floor is set while the life is pending, once no older set of lives is open. No token that was granted
+	// under an older version is above it.
+	Floor fencing.Token
 	// Version is the version that first named the life; 0 for a life that voted before
 	// the log knew it.
 	Version uint64
@@ -27,14 +29,6 @@ type Life struct {
 type Set struct {
 	Version uint64
 	Lives   []string
-}
-
-// Range has the tokens that were assigned to a Redis node: above Floor, up to Ceiling.
-type Range struct {
-	Floor, Ceiling fencing.Token
-	// Version is the version that names the node's life. The node must not vote while
-	// an older set of lives may grant.
-	Version uint64
 }
 
 // lifeNames returns the names of lives.
@@ -49,11 +43,11 @@ func lifeNames(lives []Life) []string {
 	return list
 }
 
-func (c *AssignRange) apply(m *Machine) Result {
+func (c *NameLife) apply(m *Machine) Result {
 	i := slices.Index(m.fleet.Addresses, c.Member)
 	switch {
-	case i >= 0 && m.lives[i].Name == c.Life && m.lives[i].Ceiling != 0: // applied before
-		return m.assigned(m.lives[i])
+	case i >= 0 && m.lives[i].Name == c.Life && m.lives[i].Pending: // applied before
+		return Result{Code: Done, Version: m.version}
 	case i < 0 || c.Version != 0 && c.Version != m.version || slices.Contains(lifeNames(m.lives), c.Life):
 		return Result{Code: Outdated, Version: m.version}
 	case m.reconciled == 0: // the log may have forgotten its ceiling
@@ -68,15 +62,17 @@ func (c *AssignRange) apply(m *Machine) Result {
 	}
 	m.version++
 	m.lives = slices.Clone(m.lives)
-	m.lives[i] = Life{Name: c.Life, Floor: m.ceiling, Ceiling: m.ceiling + tokenStep, Version: m.version}
-	m.ceiling += tokenStep
+	m.lives[i] = Life{Name: c.Life, Pending: true, Version: m.version}
+	if !waits(m.lives[i], m.open) { // nothing was granted since the log was reconciled with the fleet
+		m.lives[i].Floor = m.floor
+	}
+	m.ceiling = max(m.ceiling, m.floor+tokenStep)
 	m.used = true
-	return m.assigned(m.lives[i])
+	return Result{Code: Done, Version: m.version}
 }
 
-func (m *Machine) assigned(l Life) Result {
-	return Result{Code: Done, Version: m.version, Range: &Range{Floor: l.Floor, Ceiling: l.Ceiling, Version: l.Version}}
-}
+// waits reports whether a life must not vote yet because an older set of lives may grant.
+func waits(l Life, open []Set) bool { return l.Pending && len(open) > 0 && open[0].Version < l.Version }
 
 func (c *FinishRecovery) apply(m *Machine) Result {
 	i := slices.Index(m.fleet.Addresses, c.Member)
@@ -84,17 +80,27 @@ func (c *FinishRecovery) apply(m *Machine) Result {
 		return Result{Code: Outdated, Version: m.version}
 	}
 	m.lives = slices.Clone(m.lives)
-	m.lives[i].Floor, m.lives[i].Ceiling = 0, 0
+	m.lives[i].Floor, m.lives[i].Pending = fencing.None, false
 	return Result{Code: Done, Version: m.version}
 }
 
 func (c *CloseSets) apply(m *Machine) Result {
-	open := slices.IndexFunc(m.open, func(s Set) bool { return s.Version >= c.Version })
-	if open < 0 {
-		open = len(m.open)
+	before, first := m.open, slices.IndexFunc(m.open, func(s Set) bool { return s.Version >= c.Version })
+	if first < 0 {
+		first = len(m.open)
 	}
-	if m.open = slices.Clone(m.open[open:]); len(m.open) == 0 {
+	if m.open = slices.Clone(before[first:]); len(m.open) == 0 {
 		m.open = nil
+	}
+	floor, ceiling := max(m.floor, min(c.Granted, m.ceiling)), m.ceiling
+	if c.Granted == fencing.None { // no node exceeds the ceiling
+		floor, ceiling = m.ceiling, min(m.ceiling+tokenStep, fencing.MaxToken)
+	}
+	m.lives = slices.Clone(m.lives)
+	for i, l := range m.lives {
+		if waits(l, before) && !waits(l, m.open) {
+			m.lives[i].Floor, m.ceiling = floor, ceiling
+		}
 	}
 	return Result{Code: Done, Version: m.version}
 }

@@ -60,8 +60,9 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}, delayed: map[fencing.Resource]uint64{},
-		ending: endings{numbers: map[uint64]*session{}}}
+		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{},
+		delayed: map[fencing.Resource]uint64{},
+		ending:  endings{numbers: map[uint64]*session{}}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.
@@ -135,12 +136,13 @@ func (m *Machine) Inspect(resource fencing.Resource) engine.Status {
 	for _, w := range l.queue {
 		status.Waiters = append(status.Waiters, w.party())
 	}
-	status.Delayed = l.delay != 0
+	status.Delayed, status.Permits = l.delay != 0, l.permits()
 	return status
 }
 
 func (r *request) party() engine.Party {
-	return engine.Party{Holder: r.holder, User: r.session.user, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
+	return engine.Party{Holder: r.holder, User: r.session.user, Session: r.session.id, Nonce: r.nonce, Kind: r.kind,
+		Slot:  r.slot,
 		Token: r.token, Metadata: maps.Clone(r.metadata)}
 }
 
@@ -175,7 +177,8 @@ func (m *Machine) nextOrder() uint64 {
 
 func (m *Machine) emit(t EventType, r *request) {
 	m.events = append(m.events, Event{Type: t, Resources: r.resources, Session: r.session.id, Nonce: r.nonce,
-		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, User: r.session.user, Incarnation: r.session.incarnation})
+		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, User: r.session.user,
+		Incarnation: r.session.incarnation})
 }
 
 func (m *Machine) sessionIDs() []engine.SessionID {

@@ -88,7 +88,8 @@ func TestSessions(t *testing.T) {
 			{write(bob, 2, "a"), "queued", "bob/2 queued a"},
 			{write(eve, 1, "b"), "queued", "eve/1 queued b"},
 			{&CloseSession{Session: ann}, "done", ""},
-			{&EndRequests{Max: MaxEndRequests}, "done", "ann/2 cancelled a, ann/3 cancelled b, ann/1 released a #1, bob/2 granted a #3"},
+			{&EndRequests{Max: MaxEndRequests}, "done",
+				"ann/2 cancelled a, ann/3 cancelled b, ann/1 released a #1, bob/2 granted a #3"},
 			{&Expire{Session: bob, Generation: 1}, "done", ""},
 			{&EndRequests{Max: MaxEndRequests}, "done", "bob/1 expired b #2, bob/2 expired a #3, eve/1 granted b #4"},
 			{&CloseSession{Session: ann}, "no session", ""},
@@ -110,10 +111,12 @@ func TestSessions(t *testing.T) {
 			{write(ann, 1, "a"), "granted #2", "ann/1 granted a #2"},
 		}},
 	})
-	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour},
+		&OpenSession{Session: bob, TTL: time.Minute})
 	page, left := m.Sessions(AllSessions, 10)
 	require.Zero(t, left)
-	require.Equal(t, []OpenedSession{{bob, SessionInfo{TTL: time.Minute, Incarnation: 2}}, {ann, SessionInfo{TTL: time.Second, Incarnation: 1}}}, page)
+	require.Equal(t, []OpenedSession{{bob, SessionInfo{TTL: time.Minute, Incarnation: 2}},
+		{ann, SessionInfo{TTL: time.Second, Incarnation: 1}}}, page)
 }
 
 func TestBreak(t *testing.T) {
@@ -188,7 +191,8 @@ func TestLockDelay(t *testing.T) {
 			{&EndDelay{Resource: "slow2", Delay: 7, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},
 		}},
 	})
-	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}},
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}},
 		as(1, write(ann, 1, "b", "c")), &Break{Resource: "b", Token: 1})
 	require.Equal(t, []Event{
 		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: engine.Correctness, DelayID: 3, Delay: time.Minute},
@@ -241,16 +245,19 @@ func TestEventsAreComplete(t *testing.T) {
 	asked.Request.Metadata = map[string]string{"k": "v"}
 	result, events := m.Apply(asked)
 	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: engine.Correctness}, result)
-	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Incarnation: 1, Nonce: 4, Token: 1, Slot: 1,
+	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Incarnation: 1, Nonce: 4, Token: 1,
+		Slot: 1,
 		Mode: engine.Correctness, Holder: "worker"}
 	require.Equal(t, []Event{of}, events)
-	require.Equal(t, engine.Status{Resource: "p", Mode: engine.Correctness, Holders: []engine.Party{
-		{Holder: "worker", Session: ann, Nonce: 4, Kind: engine.Permit, Slot: 1, Token: 1, Metadata: map[string]string{"k": "v"}},
+	require.Equal(t, engine.Status{Resource: "p", Mode: engine.Correctness, Permits: 2, Holders: []engine.Party{
+		{Holder: "worker", Session: ann, Nonce: 4, Kind: engine.Permit, Slot: 1, Token: 1,
+			Metadata: map[string]string{"k": "v"}},
 	}}, m.Inspect("p"))
 
 	_, events = m.Apply(&Break{Resource: "p", Token: 1})
 	of.Type = EventBroken
-	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: engine.Correctness, DelayID: 3, Delay: time.Minute}}, events)
+	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: engine.Correctness,
+		DelayID: 3, Delay: time.Minute}}, events)
 	require.Equal(t, engine.Status{Resource: "p", Mode: engine.Correctness, Delayed: true}, m.Inspect("p"))
 
 	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 3})
@@ -263,14 +270,20 @@ func TestValidate(t *testing.T) {
 		require.NoError(t, Validate(c), "%T", c)
 	}
 	for _, c := range []Command{
-		&OpenSession{Session: ann}, &OpenSession{Session: ann, TTL: engine.MaxTTL + 1}, write(ann, 0, "a"), write(ann, 1), write(ann, 1, "b", "a"),
+		&OpenSession{Session: ann}, &OpenSession{Session: ann, TTL: engine.MaxTTL + 1}, write(ann, 0, "a"), write(ann, 1),
+		write(ann, 1, "b", "a"),
 		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, engine.MaxPermits+1, "a"), free(ann, 0),
 		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", engine.AnyMode, 0),
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
-		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMigration{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
-		&SetFleet{Fleet: engine.Fleet{Namespace: "n"}}, &SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
-		&AssignRange{Member: "a:1"}, &AssignRange{Life: "l"}, &CloseSets{}, &FinishRecovery{Member: "a:1"}, &Reconcile{Lives: []string{"a", "", "a"}}, &MarkRestored{Fleet: three}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
-		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1}, &SetMemberAPI{Address: "a:1"},
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMigration{Prefix: "a"},
+		&FinishFleet{}, &FinishReconcile{},
+		&SetFleet{Fleet: engine.Fleet{Namespace: "n"}},
+		&SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
+		&NameLife{Member: "a:1"}, &NameLife{Life: "l"}, &CloseSets{}, &FinishRecovery{Member: "a:1"},
+		&Reconcile{Lives: []string{"a", "", "a"}}, &MarkRestored{Fleet: three}, &RaiseCeiling{To: fencing.MaxToken + 1},
+		&Reconcile{Ceiling: fencing.MaxToken + 1},
+		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1},
+		&SetMemberAPI{Address: "a:1"},
 	} {
 		require.Error(t, Validate(c), "%+v", c)
 		_, err := Decode(Encode(c))

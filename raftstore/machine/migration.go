@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ type migration struct {
 	target  engine.Policy // the policy after the migration, unless delete
 	before  engine.Policy // the policy before the migration, if existed
 	existed bool          // there was a policy before
+
+	breaking bool // locks that now ends may be left; false if none is. Not in a snapshot
 }
 
 // Migration describes a migration in progress.
@@ -40,8 +43,12 @@ func (m *Machine) Migrations() []Migration {
 	var list []Migration
 	for _, prefix := range sortedKeys(m.migrations) {
 		mv, entry := m.migrations[prefix], m.entry(prefix)
+		holders := 0
+		for range m.closedLocks(prefix) {
+			holders++
+		}
 		list = append(list, Migration{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
-			Delete: mv.delete, Holders: len(m.closedLocks(prefix))})
+			Delete: mv.delete, Holders: holders})
 	}
 	return list
 }
@@ -73,7 +80,8 @@ func (c *SetPolicy) apply(m *Machine) Result {
 		m.version++
 		return Result{Code: Done, Version: m.version}
 	}
-	return m.beginMigration(p.Prefix, migratingEntry(p, from), &migration{target: p, before: entry, existed: existed}, c.Now)
+	return m.beginMigration(p.Prefix, migratingEntry(p, from), &migration{target: p, before: entry, existed: existed},
+		c.Now)
 }
 
 func (c *DeletePolicy) apply(m *Machine) Result {
@@ -117,11 +125,11 @@ func migratingEntry(p engine.Policy, from engine.Mode) engine.Policy {
 // efficiency mode are above all tokens that this machine has granted.
 func (m *Machine) beginMigration(prefix string, entry engine.Policy, mv *migration, now bool) Result {
 	if entry.Next == engine.Efficiency {
-		top := max(m.ceiling, m.lastToken)
-		if top > fencing.MaxToken-tokenStep {
+		if max(m.ceiling, m.lastToken) > fencing.MaxToken-tokenStep {
 			return Result{Code: Exhausted, Version: m.version}
 		}
-		m.floor, m.ceiling = max(m.floor, m.lastToken), top+tokenStep
+		m.floor = max(m.floor, m.lastToken)
+		m.ceiling = max(m.ceiling, m.floor+tokenStep)
 	}
 	m.version++
 	mv.version, mv.now = m.version, now
@@ -129,21 +137,18 @@ func (m *Machine) beginMigration(prefix string, entry engine.Policy, mv *migrati
 	m.policies = m.policies.With(entry)
 	if entry.Mode == engine.Correctness {
 		m.cancelWaiters(prefix)
-		if now {
-			m.breakHolders(prefix)
-		}
+		mv.breaking = now
 	}
 	return Result{Code: Done, Version: m.version}
 }
 
-// hasten sets now on a migration in progress.
+// hasten sets now on a migration in progress. EndRequests then ends the leases of its locks.
 func (m *Machine) hasten(prefix string, mv *migration, now bool) {
 	if !now || mv.now {
 		return
 	}
-	mv.now = true
+	mv.now, mv.breaking = true, m.entry(prefix).Mode == engine.Correctness
 	m.version++
-	m.breakHolders(prefix)
 }
 
 func (c *AbortMigration) apply(m *Machine) Result {
@@ -172,14 +177,18 @@ func (c *FinishMigration) apply(m *Machine) Result {
 	}
 	to := m.entry(c.Prefix).Next
 	if to == engine.Efficiency {
-		if closed, found := m.closedLock(c.Prefix); found {
+		for closed := range m.closedLocks(c.Prefix) {
 			return Result{Code: Busy, Resource: closed, Version: m.version}
 		}
 	} else {
 		if !m.ready && !m.fleet.IsZero() { // a log that was rolled back may have forgotten its ceiling
 			return Result{Code: NotReady, Version: m.version}
 		}
-		m.lastToken = max(m.lastToken, m.ceiling)
+		granted := m.ceiling
+		if c.Granted != fencing.None {
+			granted = min(c.Granted, m.ceiling)
+		}
+		m.lastToken = max(m.lastToken, granted)
 	}
 	delete(m.migrations, c.Prefix)
 	if mv.delete {
@@ -205,6 +214,9 @@ func (m *Machine) leaveTo(prefix string, mode engine.Mode) {
 // cancelWaiters removes all waiters for locks of a migrating prefix. Their attempts have
 // not ended and may be repeated.
 func (m *Machine) cancelWaiters(prefix string) {
+	if m.waiters == 0 { // the search would take long if many locks are held
+		return
+	}
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
 		for l := m.locks[name]; len(l.queue) > 0; {
@@ -216,21 +228,33 @@ func (m *Machine) cancelWaiters(prefix string) {
 	m.grantFreed(freed)
 }
 
-// breakHolders ends the leases and lock delays of a migrating prefix. No lock delay
-// begins, because the operator requested no wait.
-func (m *Machine) breakHolders(prefix string) {
+// breakHolders ends leases and lock delays of the prefixes that migrate now, for at most limit
+// locks, or one request for more. No lock delay begins, because the operator requested no wait.
+func (m *Machine) breakHolders(limit int) {
 	var freed []fencing.Resource
-	for _, name := range m.locksOf(prefix) {
-		l := m.locks[name]
-		for len(l.holders) > 0 {
-			r := l.holders[0]
-			freed = append(freed, r.resources...)
-			m.remove(r, EventBroken)
-			m.endAttempt(r.session, r.nonce)
+	fits := func(locks int) bool { return len(freed) < limit && (len(freed) == 0 || len(freed)+locks <= limit) }
+	for _, prefix := range sortedKeys(m.migrations) {
+		mv := m.migrations[prefix]
+		if !mv.breaking {
+			continue
 		}
-		if l.delay != 0 {
-			m.openLock(name, l)
-			freed = append(freed, name)
+		mv.breaking = false
+		for name := range m.closedLocks(prefix) {
+			l := m.locks[name]
+			for len(l.holders) > 0 && fits(len(l.holders[0].resources)) {
+				r := l.holders[0]
+				freed = append(freed, r.resources...)
+				m.remove(r, EventBroken)
+				m.endAttempt(r.session, r.nonce)
+			}
+			if l.delay != 0 && fits(1) {
+				m.openLock(name, l)
+				freed = append(freed, name)
+			}
+			if l.closed() {
+				mv.breaking = true
+				break
+			}
 		}
 	}
 	m.grantFreed(freed)
@@ -247,31 +271,35 @@ func (m *Machine) locksOf(prefix string) (list []fencing.Resource) {
 	return list
 }
 
-// closedLocks returns the locks of locksOf that are held or delayed.
-func (m *Machine) closedLocks(prefix string) (list []fencing.Resource) {
-	for _, name := range m.locksOf(prefix) {
-		if l := m.locks[name]; len(l.holders) > 0 || l.delay != 0 {
-			list = append(list, name)
+// closedLocks returns the locks of locksOf that are held or delayed, in ascending order. It
+// does not read all locks to find the first ones.
+func (m *Machine) closedLocks(prefix string) iter.Seq[fencing.Resource] {
+	const piece = 1000
+	return func(yield func(fencing.Resource) bool) {
+		for after := fencing.Resource(""); ; {
+			page := m.names.page(prefix, after, piece, m.locks)
+			for _, name := range page {
+				if m.locks[name].closed() && m.policies.For(name).Prefix == prefix && !yield(name) {
+					return
+				}
+			}
+			if len(page) < piece {
+				return
+			}
+			after = page[piece-1]
 		}
 	}
-	return list
 }
 
-// closedLock returns the first of closedLocks. It does not read all locks to find it.
-func (m *Machine) closedLock(prefix string) (first fencing.Resource, found bool) {
-	const piece = 1000
-	for after := fencing.Resource(""); ; {
-		page := m.names.page(prefix, after, piece, m.locks)
-		for _, name := range page {
-			if l := m.locks[name]; m.policies.For(name).Prefix == prefix && (len(l.holders) > 0 || l.delay != 0) {
-				return name, true
-			}
-		}
-		if len(page) < piece {
-			return "", false
-		}
-		after = page[piece-1]
+// closed reports whether a lock is held or delayed.
+func (l *lock) closed() bool { return len(l.holders) > 0 || l.delay != 0 }
+
+// hasClosed reports whether closedLocks has any.
+func (m *Machine) hasClosed(prefix string) bool {
+	for range m.closedLocks(prefix) {
+		return true
 	}
+	return false
 }
 
 // lookup returns the policy for exactly this prefix.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -83,10 +84,35 @@ func TestMigrationsToEfficiency(t *testing.T) {
 			{&Break{Resource: "slow2", Token: 2}, "done", "bob/1 broken slow2 #2, slow2 delayed 6"},
 			{mode("slow", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "slow", Version: 2}, "busy slow1 v2", ""},
-			{now(mode("slow", engine.Efficiency, 0)), "done v3", "ann/1 broken slow1 #1, slow2 opened"},
+			{now(mode("slow", engine.Efficiency, 0)), "done v3", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 broken slow1 #1, slow2 opened"},
 			{now(mode("slow", engine.Efficiency, 0)), "done v3", ""},
 			{write(ann, 1, "slow1"), "ended", ""},
 			{&FinishMigration{Prefix: "slow", Version: 2}, "done v4", ""},
+		}},
+		{"now breaks holders in pieces", []step{
+			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
+			{read(bob, 1, "a2"), "granted #2", "bob/1 granted a2 #2"},
+			{read(eve, 1, "a2"), "granted #3", "eve/1 granted a2 #3"},
+			{write(ann, 2, "a3", "b"), "granted #4", "ann/2 granted a3+b #4"},
+			{write(ann, 3, "c"), "granted #5", "ann/3 granted c #5"},
+			{&CloseSession{Session: bob}, "done", ""},
+			{now(mode("a", engine.Efficiency, 0)), "done v2", ""},
+			{&EndRequests{Max: 2}, "ending", "bob/1 released a2 #2, ann/1 broken a1 #1"}, // sessions come first
+			{write(eve, 2, "a1"), "migrating correctness to efficiency", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "busy a2 v2", ""},
+			{&EndRequests{Max: 2}, "ending", "eve/1 broken a2 #3"},
+			{&EndRequests{Max: 1}, "done", "ann/2 broken a3+b #4"}, // one request may be for more
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
+		}},
+		{"an abort keeps the holders that were not broken yet", []step{
+			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
+			{write(ann, 2, "a2"), "granted #2", "ann/2 granted a2 #2"},
+			{now(mode("a", engine.Efficiency, 0)), "done v2", ""},
+			{&EndRequests{Max: 1}, "ending", "ann/1 broken a1 #1"},
+			{&AbortMigration{Prefix: "a"}, "done v3", ""},
+			{&EndRequests{Max: 1}, "done", ""},
+			{free(ann, 2), "done", "ann/2 released a2 #2"},
 		}},
 		{"a lock delay blocks the migration of its lock", []step{
 			{write(ann, 1, "slow1"), "granted #1", "ann/1 granted slow1 #1"},
@@ -107,13 +133,15 @@ func TestMigrationsToEfficiency(t *testing.T) {
 		{"a broken set frees its other locks too", []step{
 			{write(ann, 1, "a1", "b"), "granted #1", "ann/1 granted a1+b #1"},
 			{write(bob, 1, "b"), "queued", "bob/1 queued b"},
-			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a1+b #1, bob/1 granted b #2"},
+			{now(mode("a", engine.Efficiency, 0)), "done v2", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 broken a1+b #1, bob/1 granted b #2"},
 		}},
 		{"only the locks with this longest prefix migrate", []step{
 			{mode("a/1", engine.Correctness, 0), "done v2", ""},
 			{write(ann, 1, "a/1/x"), "granted #1", "ann/1 granted a/1/x #1"},
 			{write(ann, 2, "a/2"), "granted #2", "ann/2 granted a/2 #2"},
-			{now(mode("a", engine.Efficiency, 0)), "done v3", "ann/2 broken a/2 #2"},
+			{now(mode("a", engine.Efficiency, 0)), "done v3", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/2 broken a/2 #2"},
 			{write(bob, 1, "a/1/x"), "queued", "bob/1 queued a/1/x"},
 			{&FinishMigration{Prefix: "a", Version: 3}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "done v5", "bob/1 cancelled a/1/x"}, // now they migrate too
@@ -132,7 +160,8 @@ func TestMigrationsKeepTokensGrowing(t *testing.T) {
 	run(t, []scenario{
 		{"there and back", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
-			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a #1"},
+			{now(mode("a", engine.Efficiency, 0)), "done v2", ""},
+			{&EndRequests{Max: MaxEndRequests}, "done", "ann/1 broken a #1"},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{mode("a", engine.Correctness, 0), "done v4", ""},
 			{write(ann, 2, "a"), "migrating efficiency to correctness", ""},
@@ -140,16 +169,24 @@ func TestMigrationsKeepTokensGrowing(t *testing.T) {
 			{&FinishMigration{Prefix: "a", Version: 4}, "done v5", ""},
 			{write(ann, 2, "a"), "granted #4294967298", "ann/2 granted a #4294967298"},
 		}},
-		{"a range that was assigned meanwhile", []step{
+		{"a life that was named meanwhile", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v4", ""},
 			{&Reconcile{}, "done v5", ""},
 			{&FinishReconcile{Version: 5}, "done v6", ""},
 			{mode("a", engine.Correctness, 0), "done v7", ""},
-			{assign("r1:1", "life"), "done (1, 2] v8", ""},
+			{assign("r1:1", "life"), "done v8", ""},
 			{&FinishMigration{Prefix: "a", Version: 7}, "done v9", ""},
-			{write(ann, 1, "a"), "granted #8589934593", "ann/1 granted a #8589934593"},
+			{write(ann, 1, "a"), "granted #4294967297", "ann/1 granted a #4294967297"},
+		}},
+		{"the nodes report how far tokens have come", []step{
+			{mode("a", engine.Efficiency, 0), "done v2", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
+			{mode("a", engine.Correctness, 0), "done v4", ""},
+			{&FinishMigration{Prefix: "a", Version: 4, Granted: 9}, "done v5", ""},
+			{write(ann, 1, "a"), "granted #10", "ann/1 granted a #10"},
+			{mode("a", engine.Efficiency, 0), "done v6", ""}, // Redis continues above 10, with the same ceiling
 		}},
 		{"no tokens left for the other mode", []step{
 			{&RaiseFloor{By: fencing.MaxToken - 1<<32 + 1}, "done #9007194959773696", ""},
@@ -223,7 +260,7 @@ func TestMigrationsUnderChangingPolicies(t *testing.T) {
 			{mode("a", engine.Efficiency, 0), "done v5", ""},
 			{&FinishMigration{Prefix: "a", Version: 5}, "done v6", ""},
 			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v7", ""},
-			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
+			{write(ann, 1, "a/1"), "granted #4294967297", "ann/1 granted a/1 #4294967297"},
 		}},
 		{"a deletion that ends while the parent policy migrates keeps its locks out of it", []step{
 			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
@@ -231,9 +268,9 @@ func TestMigrationsUnderChangingPolicies(t *testing.T) {
 			{&DeletePolicy{Prefix: "a/1"}, "done v4", ""},
 			{mode("a", engine.Efficiency, 0), "done v5", ""},
 			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v6", ""},
-			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
+			{write(ann, 1, "a/1"), "granted #4294967297", "ann/1 granted a/1 #4294967297"},
 			{&FinishMigration{Prefix: "a", Version: 5}, "done v7", ""}, // the holder does not delay it
-			{write(ann, 2, "a/1/x"), "granted #8589934594", "ann/2 granted a/1/x #8589934594"},
+			{write(ann, 2, "a/1/x"), "granted #4294967298", "ann/2 granted a/1/x #4294967298"},
 		}},
 		{"an aborted migration of a new prefix stays out of that of its parent policy", []step{
 			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
@@ -259,8 +296,10 @@ func TestMigrationIsListed(t *testing.T) {
 	target := engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Minute}
 	m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: before},
 		as(1, write(ann, 1, "a1", "b")), as(1, write(ann, 2, "a2")), as(1, write(ann, 3, "b2")), &SetPolicy{Policy: target})
-	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Holders: 2}}, m.Migrations())
-	require.Equal(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency, TTL: time.Minute}, m.Topology().Policies.All()[0])
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Holders: 2}},
+		m.Migrations())
+	require.Equal(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency, TTL: time.Minute},
+		m.Topology().Policies.All()[0])
 	_, err := m.Topology().ModeOf("a7")
 	require.Equal(t, &engine.MigratingError{Resource: "a7", From: engine.Correctness, To: engine.Efficiency}, err)
 	other, err := Restore(m.Snapshot())
@@ -271,11 +310,43 @@ func TestMigrationIsListed(t *testing.T) {
 	require.Equal(t, []engine.Policy{before}, m.Topology().Policies.All())
 
 	other.Apply(&SetPolicy{Policy: target, Now: true})
-	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Now: true}}, other.Migrations())
+	other.Apply(&EndRequests{Max: MaxEndRequests})
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Now: true}},
+		other.Migrations())
 	other.Apply(&FinishMigration{Prefix: "a", Version: 2})
 	require.Equal(t, []engine.Policy{target}, other.Topology().Policies.All())
 	other.Apply(&DeletePolicy{Prefix: "a"})
-	require.Equal(t, []Migration{{Prefix: "a", From: engine.Efficiency, To: engine.Correctness, Version: 5, Delete: true}}, other.Migrations())
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Efficiency, To: engine.Correctness, Version: 5, Delete: true}},
+		other.Migrations())
 	require.Equal(t, Migrating, other.Routable([]fencing.Resource{"b", "a1"}).Code)
 	require.Equal(t, Done, other.Routable([]fencing.Resource{"b"}).Code)
+}
+
+// A migration of many locks that does not wait ends their leases in several entries. A replica
+// that is restored in between continues where the others are.
+func TestMigrationOfManyLocksEndsInPieces(t *testing.T) {
+	const leases = 3*MaxEndRequests + 1
+	m := opened(ann)
+	for i := range leases {
+		m.Apply(as(1, write(ann, engine.Nonce(i+1), fencing.Resource(fmt.Sprintf("a/%04d", i)))))
+	}
+	_, events := m.Apply(now(mode("a/", engine.Efficiency, 0)))
+	require.Empty(t, events)
+	broken := 0
+	for more := true; more; {
+		require.True(t, m.HasEnding())
+		restored, err := Restore(m.Snapshot())
+		require.NoError(t, err)
+		require.True(t, restored.HasEnding())
+		result, events := m.Apply(&EndRequests{Max: MaxEndRequests})
+		require.LessOrEqual(t, len(events), MaxEndRequests)
+		broken += len(events)
+		same, _ := restored.Apply(&EndRequests{Max: MaxEndRequests})
+		require.Equal(t, result, same)
+		require.Equal(t, m.Snapshot(), restored.Snapshot())
+		more = result.Code == Ending
+	}
+	require.Equal(t, leases, broken)
+	require.False(t, m.HasEnding())
+	require.Zero(t, m.Count().Holders)
 }

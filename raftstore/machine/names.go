@@ -104,7 +104,8 @@ func (n *names) block(name fencing.Resource) int {
 
 // page returns the first names in use that begin with prefix and come after the name
 // after, at most limit of them.
-func (n *names) page(prefix string, after fencing.Resource, limit int, locks map[fencing.Resource]*lock) (page []fencing.Resource) {
+func (n *names) page(prefix string, after fencing.Resource, limit int,
+	locks map[fencing.Resource]*lock) (page []fencing.Resource) {
 	n.order(locks)
 	first := max(fencing.Resource(prefix), after+"\x00") // the successor of after
 	for i := n.block(first); i < len(n.blocks); {

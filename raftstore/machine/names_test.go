@@ -55,7 +55,8 @@ func TestPages(t *testing.T) {
 				delete(held, key)
 			} else if len(held) < keep {
 				nonce++
-				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
+				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce,
+					Resources: []fencing.Resource{key}}})
 				held[key] = nonce
 			}
 			if random.IntN(400) == 0 {
@@ -71,7 +72,9 @@ func TestPages(t *testing.T) {
 		look()
 		require.Len(t, m.locks, len(held))
 		require.Len(t, m.List("", "", 1<<20), len(held))
-		require.True(t, slices.IsSortedFunc(m.names.blocks, func(a, b []fencing.Resource) int { return strings.Compare(string(a[0]), string(b[0])) }))
+		require.True(t, slices.IsSortedFunc(m.names.blocks, func(a, b []fencing.Resource) int {
+			return strings.Compare(string(a[0]), string(b[0]))
+		}))
 		require.LessOrEqual(t, len(m.names.blocks), 8+len(held)/(maxBlock/4), "blocks of removed names are freed")
 	}
 }
@@ -91,7 +94,8 @@ func BenchmarkList(b *testing.B) {
 		return fencing.Resource(fmt.Sprintf("orders/region-%d/%08d", i%7, i))
 	}
 	acquire := func(i int) {
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 1),
+			Resources: []fencing.Resource{key(i)}}})
 	}
 	for i := range locks {
 		acquire(i)

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -18,7 +20,8 @@ func (m *Machine) List(prefix string, after fencing.Resource, limit int) []engin
 
 // InspectFirst returns the status of a lock with at most n holders and n waiters, and how
 // many of each it has. orders has the Order of these waiters.
-func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.Status, holders, waiters int, orders []uint64) {
+func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.Status, holders, waiters int,
+	orders []uint64) {
 	status = engine.Status{Resource: resource, Mode: m.modeOf(resource)}
 	l := m.locks[resource]
 	if l == nil {
@@ -30,7 +33,7 @@ func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.
 	for _, w := range l.queue[:min(n, len(l.queue))] {
 		status.Waiters, orders = append(status.Waiters, w.party()), append(orders, w.order)
 	}
-	status.Delayed = l.delay != 0
+	status.Delayed, status.Permits = l.delay != 0, l.permits()
 	return status, len(l.holders), len(l.queue), orders
 }
 
@@ -67,6 +70,26 @@ func (m *Machine) Summaries(after fencing.Resource, limit int) []Summary {
 		list = append(list, s)
 	}
 	return list
+}
+
+// Search looks at the locks in use after a name in ascending order, at most limit of them, and
+// returns those where the name or the user of one of their first n holders or waiters matches.
+// The next page begins after next, which is empty after the last one.
+func (m *Machine) Search(matches func(string) bool, after fencing.Resource, limit, n int) (found []fencing.Resource,
+	next fencing.Resource) {
+	names := m.names.page("", after, limit, m.locks)
+	has := func(r *request) bool { return matches(r.holder) || matches(r.session.user) }
+	for _, name := range names {
+		l := m.locks[name]
+		if slices.ContainsFunc(l.holders[:min(n, len(l.holders))], has) ||
+			slices.ContainsFunc(l.queue[:min(n, len(l.queue))], has) {
+			found = append(found, name)
+		}
+	}
+	if len(names) == limit {
+		next = names[limit-1]
+	}
+	return found, next
 }
 
 // Requests returns the number of requests of a session. open is false if there is no such
@@ -125,6 +148,31 @@ func (h *Holds) Next(limit int) (page []Hold, more bool) {
 		h.last, next = next, next.next
 	}
 	return page, next != nil
+}
+
+// holdsPage is the number of grants that AllHolds reads without a pause.
+const holdsPage = 1000
+
+// AllHolds returns the grants of a session; open is false if it has ended. It reads them in
+// pieces, so that a large session does not delay others: read calls look with the machine,
+// under its lock.
+func AllHolds(read func(look func(m *Machine)), id engine.SessionID, incarnation uint64) (all []Hold, open bool) {
+	var holds *Holds
+	for more := true; more; {
+		read(func(m *Machine) {
+			if open = m.incarnate(id, incarnation) != nil; !open {
+				more = false
+				return
+			}
+			if holds == nil {
+				holds = m.Holds(id, incarnation)
+			}
+			var page []Hold
+			page, more = holds.Next(holdsPage)
+			all = append(all, page...)
+		})
+	}
+	return all, open
 }
 
 // Attempt returns the outcome of an attempt: Granted, Queued, Ended if it has ended or is

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,29 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
+
+// A search looks at the first holders and waiters, page by page.
+func TestSearch(t *testing.T) {
+	m := played(t, &OpenSession{Session: ann, TTL: time.Minute, User: "ops"}, &OpenSession{Session: bob, TTL: time.Minute})
+	for i, name := range []fencing.Resource{"a", "b", "c", "d"} {
+		m.Apply(as(1, write(ann, engine.Nonce(i+1), name)))
+	}
+	waits := as(2, write(bob, 1, "b"))
+	waits.Request.Holder = "worker-7"
+	m.Apply(waits)
+	has := func(text string) func(string) bool {
+		return func(s string) bool { return strings.Contains(s, text) }
+	}
+	found, next := m.Search(has("op"), "", 3, 1)
+	require.Equal(t, []fencing.Resource{"a", "b", "c"}, found)
+	found, next = m.Search(has("op"), next, 3, 1)
+	require.Equal(t, []fencing.Resource{"d"}, found)
+	require.Empty(t, next)
+	found, _ = m.Search(has("worker"), "", 9, 1)
+	require.Equal(t, []fencing.Resource{"b"}, found)
+	found, _ = m.Search(has("worker"), "", 9, 0)
+	require.Empty(t, found, "only the first parties are looked at")
+}
 
 func TestReads(t *testing.T) {
 	m := New()
@@ -61,7 +85,8 @@ func TestHoldsAreReadInPieces(t *testing.T) {
 	id := engine.SessionID{1}
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
 	acquire := func(nonce engine.Nonce) {
-		request := engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(fmt.Sprint(nonce))}, Metadata: map[string]string{"k": "v"}}
+		request := engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(fmt.Sprint(nonce))},
+			Metadata: map[string]string{"k": "v"}}
 		result, _ := m.Apply(&Acquire{Session: id, Incarnation: 1, Request: request})
 		require.Equal(t, Granted, result.Code)
 	}
@@ -73,7 +98,8 @@ func TestHoldsAreReadInPieces(t *testing.T) {
 	for nonce := engine.Nonce(1); nonce <= 9; nonce++ {
 		acquire(nonce)
 	}
-	m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: 20, Resources: []fencing.Resource{"1"}, Wait: true}})
+	m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: 20, Resources: []fencing.Resource{"1"},
+		Wait: true}})
 	holds := m.Holds(id, 1)
 	page, more := holds.Next(3)
 	require.Equal(t, []Hold{{1, 1}, {2, 2}, {3, 3}}, page)

@@ -61,9 +61,11 @@ const (
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
-	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
+	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy",
+	Exhausted: "exhausted",
 	Migrating: "migrating", NotReady: "not ready",
-	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited", TooManyOpen: "too many open",
+	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited",
+	TooManyOpen:  "too many open",
 	OtherRequest: "other request", Ending: "ending"}
 
 // String returns the name of c.
@@ -72,12 +74,6 @@ func (c Code) String() string {
 		return codeNames[c]
 	}
 	return fmt.Sprintf("code(%d)", uint8(c))
-}
-
-// LowNonceError returns the error of an attempt whose result is LowNonce.
-func LowNonceError(nonce, lowest engine.Nonce) error {
-	return fmt.Errorf("%w: nonce %d must be above %d, because a session remembers at most %d separate ranges of used nonces; count nonces upwards from 1, or open another session",
-		engine.ErrLimit, nonce, lowest, MaxEnded)
 }
 
 // Result is the answer to the proposer of a command. It is the same on every replica.
@@ -93,7 +89,6 @@ type Result struct {
 	Limit      *LimitError      // of Limited
 	Generation uint64           // of Lead
 	Version    uint64           // the new version, of commands that change the topology
-	Range      *Range           // of AssignRange
 
 	Incarnation uint64 // of OpenSession
 
@@ -130,8 +125,9 @@ const (
 	EventOpened
 )
 
-var eventNames = [...]string{EventQueued: "queued", EventGranted: "granted", EventReleased: "released", EventCancelled: "cancelled",
-	EventExpired: "expired", EventBroken: "broken", EventDelayed: "delayed", EventOpened: "opened"}
+var eventNames = [...]string{EventQueued: "queued", EventGranted: "granted", EventReleased: "released",
+	EventCancelled: "cancelled",
+	EventExpired:   "expired", EventBroken: "broken", EventDelayed: "delayed", EventOpened: "opened"}
 
 // String returns the name of t.
 func (t EventType) String() string {

@@ -102,9 +102,6 @@ func showResult(r Result) string {
 	if r.Code == Migrating {
 		text += fmt.Sprintf(" %s to %s", r.Mode, r.Next)
 	}
-	if r.Range != nil {
-		text += fmt.Sprintf(" (%d, %d]", r.Range.Floor>>32, r.Range.Ceiling>>32)
-	}
 	if r.Version != 0 {
 		text += fmt.Sprintf(" v%d", r.Version)
 	}

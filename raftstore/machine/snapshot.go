@@ -33,8 +33,8 @@ type storedSession struct {
 }
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
-// with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be older than later grants needs RaiseFloor,
-// EndSessions and MarkRestored before the first grant.
+// with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be
+// older than later grants needs RaiseFloor, EndSessions and MarkRestored before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	c := &codec{data: data, reading: true}
 	m, parts := New(), stored{}
@@ -62,7 +62,7 @@ func (m *Machine) code(c *codec, parts *stored) {
 		c.fields(&m.nextFleet, &m.nextNow, &m.nextForce)
 	}
 	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.fleetSet, &m.forgotten)
-	list(c, &m.lives, func(l *Life) { c.fields(&l.Name, &l.Floor, &l.Ceiling, &l.Version) })
+	list(c, &m.lives, func(l *Life) { c.fields(&l.Name, &l.Pending, &l.Floor, &l.Version) })
 	list(c, &m.open, func(s *Set) { c.fields(&s.Version, &s.Lives) })
 	c.fields(&m.memberAPI)
 	list(c, &parts.sessions, c.session)
@@ -121,7 +121,8 @@ func (c *codec) liveRequest(v **request) {
 	if !c.reading {
 		return
 	}
-	q := engine.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata}
+	q := engine.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder,
+		Metadata: r.metadata}
 	if err := q.Validate(); err != nil {
 		c.fail("request %d: %w", r.nonce, err)
 	}
@@ -167,6 +168,10 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 			return fmt.Errorf("lock %q: delay 0", string(name))
 		}
 		m.setDelay(name, m.lock(name), parts.delays[name])
+	}
+	for _, prefix := range sortedKeys(m.migrations) {
+		mv := m.migrations[prefix]
+		mv.breaking = mv.now && m.hasClosed(prefix)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func TestManyNonces(t *testing.T) {
 	id := engine.SessionID{1}
 	m := opened(id)
 	acquire := func(nonce engine.Nonce) Result {
-		r, _ := m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}}})
+		r, _ := m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce,
+			Resources: []fencing.Resource{"a"}}})
 		return r
 	}
 	require.Equal(t, Granted, acquire(3).Code)
@@ -60,6 +61,6 @@ func TestManyNonces(t *testing.T) {
 	r := acquire(4)
 	require.Equal(t, LowNonce, r.Code)
 	require.Equal(t, engine.Nonce(2*MaxEnded*2-1), r.Nonce)
-	require.ErrorContains(t, LowNonceError(4, r.Nonce), "nonce 4 must be above")
+	require.ErrorContains(t, r.Refusal(&engine.Request{Nonce: 4}), "nonce 4 must be above")
 	require.Equal(t, Granted, acquire(last+1).Code)
 }

@@ -49,11 +49,13 @@ func (m *Machine) checkMigration(entry engine.Policy, mv *migration) error {
 		return fmt.Errorf("began with version %d of %d", mv.version, m.version)
 	case mv.delete && !mv.existed:
 		return fmt.Errorf("deletes a policy that did not exist")
-	case !mv.delete && ((&SetPolicy{Policy: mv.target}).validate() != nil || mv.target.Prefix != entry.Prefix || mv.target.Mode != entry.Next):
+	case !mv.delete && ((&SetPolicy{Policy: mv.target}).validate() != nil || mv.target.Prefix != entry.Prefix ||
+		mv.target.Mode != entry.Next):
 		return fmt.Errorf("ends with the policy %+v", mv.target)
-	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix || mv.before.Mode != entry.Mode):
+	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix ||
+		mv.before.Mode != entry.Mode):
 		return fmt.Errorf("began with the policy %+v", mv.before)
-	case entry.Next == engine.Efficiency && mv.now && len(m.closedLocks(entry.Prefix)) > 0:
+	case entry.Next == engine.Efficiency && mv.now && !mv.breaking && m.hasClosed(entry.Prefix):
 		return fmt.Errorf("locks are held although their holders were broken")
 	}
 	return nil
@@ -97,17 +99,20 @@ func (m *Machine) checkLives() error {
 		switch {
 		case l.Name != "" && m.reconciled == 0:
 			return fmt.Errorf("life %q is named before the log is reconciled", l.Name)
-		case l.Version == 0 && l.Ceiling != 0 || l.Floor > l.Ceiling || l.Ceiling > m.ceiling:
-			return fmt.Errorf("life %q has the range %d to %d", l.Name, l.Floor, l.Ceiling)
-		case l.Version != 0 && (l.Name == "" || l.Ceiling == l.Floor && l.Ceiling != 0 || l.Version <= m.reconciled || l.Version > m.version || !m.used):
-			return fmt.Errorf("life %q has a range of version %d", l.Name, l.Version)
+		case l.Version == 0 && l.Pending || l.Floor > m.ceiling || l.Floor != fencing.None &&
+			(!l.Pending || waits(l, m.open)):
+			return fmt.Errorf("life %q has the floor %d", l.Name, l.Floor)
+		case l.Version != 0 && (l.Name == "" || l.Version <= m.reconciled || l.Version > m.version || !m.used):
+			return fmt.Errorf("life %q is named by version %d", l.Name, l.Version)
 		}
 	}
 	if len(m.open) > maxOpen || len(m.open) > 0 && m.reconciled == 0 {
 		return fmt.Errorf("%d older sets of lives", len(m.open))
 	}
 	for i, s := range m.open {
-		if len(s.Lives) != len(m.lives) || slices.ContainsFunc(s.Lives, func(life string) bool { return len(life) > maxText }) {
+		if len(s.Lives) != len(m.lives) || slices.ContainsFunc(s.Lives, func(life string) bool {
+			return len(life) > maxText
+		}) {
 			return fmt.Errorf("set of version %d has %d lives of %d", s.Version, len(s.Lives), len(m.lives))
 		}
 		if s.Version+1 < m.reconciled || s.Version >= m.version || i > 0 && s.Version <= m.open[i-1].Version {

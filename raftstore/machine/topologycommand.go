@@ -10,8 +10,8 @@ import (
 
 // SetPolicy adds a policy or replaces the one for its prefix. If Version is not 0, it must
 // be the current version. A policy that changes the mode of its locks starts a migration.
-// Now breaks the holders of locks that migrate to efficiency mode, and lets the leader
-// skip the wait of a migration to correctness mode.
+// Now makes EndRequests break the holders of locks that migrate to efficiency mode, and lets
+// the leader skip the wait of a migration to correctness mode.
 //
 // Applied again during the migration, it may change the policy's timings or set Now. It
 // cannot change the direction: that needs AbortMigration.
@@ -39,6 +39,10 @@ type AbortMigration struct {
 type FinishMigration struct {
 	Prefix  string
 	Version uint64
+	// Granted is an upper bound of all tokens that were granted in efficiency mode before
+	// Version, or None if nobody knows a better one than the ceiling. Later tokens of correctness
+	// mode are above it.
+	Granted fencing.Token
 }
 
 // SetFleet sets the Redis nodes of efficiency mode. If there was no fleet, or no lock was
@@ -63,19 +67,18 @@ type FinishFleet struct {
 	Version uint64
 }
 
-// AssignRange names a life of a Redis node in the place of its former one, and assigns a
-// fresh range of tokens to it: no other life gets any of these tokens. If Version is not 0,
+// NameLife names a life of a Redis node in the place of its former one. If Version is not 0,
 // it must be the current version. Applied twice, it has one outcome.
 //
 // Callers may still use the former set of lives under older versions. The life must not
-// vote before CloseSets has removed that set.
-type AssignRange struct {
+// vote before CloseSets has removed that set, and thereby given it a floor.
+type NameLife struct {
 	Member  string
 	Life    string
 	Version uint64
 }
 
-// FinishRecovery records that a life votes. From then on its range initialises no node: one
+// FinishRecovery records that a life votes. From then on its floor initialises no node: one
 // that is not initialised, although its life voted, was rolled back together with its
 // memory.
 type FinishRecovery struct {
@@ -84,9 +87,13 @@ type FinishRecovery struct {
 }
 
 // CloseSets removes the sets of lives of versions below Version: they cannot grant any
-// more.
+// more. A life that waited for that gets a floor.
 type CloseSets struct {
 	Version uint64
+	// Granted is an upper bound of all tokens that were granted under these versions, or
+	// None if nobody knows a better one than the ceiling. Then the ceiling becomes the floor, and
+	// is raised.
+	Granted fencing.Token
 }
 
 // RaiseCeiling raises the ceiling of the Redis nodes. It is never lowered.
@@ -159,7 +166,7 @@ func (c *DeletePolicy) validate() error { return nil }
 
 func (c *AbortMigration) validate() error { return nil }
 
-func (c *FinishMigration) validate() error { return validVersion(c.Version) }
+func (c *FinishMigration) validate() error { return validGranted(c.Version, c.Granted) }
 
 func (c *SetFleet) validate() error { return validateFleet(c.Fleet) }
 
@@ -176,7 +183,7 @@ func validateFleet(f engine.Fleet) error {
 
 func (c *FinishFleet) validate() error { return validVersion(c.Version) }
 
-func (c *AssignRange) validate() error { return validLife(c.Member, c.Life) }
+func (c *NameLife) validate() error { return validLife(c.Member, c.Life) }
 
 func (c *FinishRecovery) validate() error { return validLife(c.Member, c.Life) }
 
@@ -187,7 +194,7 @@ func validLife(member, life string) error {
 	return nil
 }
 
-func (c *CloseSets) validate() error { return validVersion(c.Version) }
+func (c *CloseSets) validate() error { return validGranted(c.Version, c.Granted) }
 
 func (c *RaiseCeiling) validate() error { return validCeiling(c.To) }
 
@@ -231,7 +238,8 @@ func (c *MarkRestored) validate() error {
 
 func (c *SetMemberAPI) validate() error {
 	if c.ID == "" || len(c.ID) > maxText || len(c.Address) > maxText {
-		return fmt.Errorf("%w: the API address of a member needs its ID, and both may have %d bytes", engine.ErrInvalid, maxText)
+		return fmt.Errorf("%w: the API address of a member needs its ID, and both may have %d bytes", engine.ErrInvalid,
+			maxText)
 	}
 	return nil
 }
@@ -242,6 +250,14 @@ func validVersion(version uint64) error {
 		return fmt.Errorf("%w: version 0", engine.ErrInvalid)
 	}
 	return nil
+}
+
+// validGranted validates the version of a change and the bound of the tokens granted before it.
+func validGranted(version uint64, granted fencing.Token) error {
+	if err := validVersion(version); err != nil {
+		return err
+	}
+	return validCeiling(granted)
 }
 
 func validCeiling(ceiling fencing.Token) error {

@@ -22,7 +22,9 @@ func Example() {
 
 	queue.Done() // the first entry was applied
 	second, _ := queue.Next(leadership)
-	second.Answer([]machine.Result{{Code: machine.Done}}, func(caller string, result machine.Result) { fmt.Println(caller, result.Code) })
+	second.Answer([]machine.Result{{Code: machine.Done}}, func(caller string, result machine.Result) {
+		fmt.Println(caller, result.Code)
+	})
 	// Output:
 	// 1 in the first entry
 	// another entry: false

@@ -23,9 +23,9 @@ type Operation[C any] struct {
 // Batch is the operations of one entry, in order.
 type Batch[C any] struct {
 	Operations []Operation[C]
-	// Commands are those of the operations that are not barriers. If sessions end, the
-	// last one is an EndRequests, so that the leases of small sessions end in the same
-	// entry, and the entry ends a bounded number of requests however many sessions end.
+	// Commands are those of the operations that are not barriers. If sessions end or a
+	// migration may begin, the last one is an EndRequests: the leases of small sessions end in
+	// the same entry, and the entry ends a bounded number of requests however many sessions end.
 	Commands []machine.Command
 }
 
@@ -89,8 +89,8 @@ func (q *Queue[C]) Next(leadership uint64) (batch *Batch[C], refused []Operation
 	}
 	taken := q.take()
 	b := &Batch[C]{Operations: taken[:0], Commands: make([]machine.Command, 0, len(taken)+1)}
-	var last []Operation[C] // an EndRequests follows everything that may end a session
-	sessionsEnd := false
+	var last []Operation[C] // an EndRequests follows everything that may end a session or a lease
+	requestsEnd := false
 	for _, op := range taken {
 		if op.Leadership != 0 && op.Leadership != leadership {
 			refused = append(refused, op)
@@ -100,8 +100,8 @@ func (q *Queue[C]) Next(leadership uint64) (batch *Batch[C], refused []Operation
 		case *machine.EndRequests:
 			last = append(last, op)
 			continue
-		case *machine.CloseSession, *machine.Expire:
-			sessionsEnd = true
+		case *machine.CloseSession, *machine.Expire, *machine.SetPolicy, *machine.DeletePolicy:
+			requestsEnd = true
 		}
 		b.add(op)
 	}
@@ -111,7 +111,7 @@ func (q *Queue[C]) Next(leadership uint64) (batch *Batch[C], refused []Operation
 	if len(b.Operations) == 0 {
 		return nil, refused
 	}
-	if sessionsEnd && len(last) == 0 {
+	if requestsEnd && len(last) == 0 {
 		b.Commands = append(b.Commands, &machine.EndRequests{Max: q.EndRequests})
 	}
 	q.inFlight = true

@@ -48,7 +48,8 @@ func TestOneEntryIsInFlight(t *testing.T) {
 // could hold one token.
 func TestResultsGoToTheirCallers(t *testing.T) {
 	q := proposer.NewQueue[string](10)
-	for _, op := range []operation{{Command: &machine.Acquire{}, Caller: "a"}, {Caller: "barrier"}, {Command: &machine.Acquire{}, Caller: "b"}} {
+	for _, op := range []operation{{Command: &machine.Acquire{}, Caller: "a"}, {Caller: "barrier"},
+		{Command: &machine.Acquire{}, Caller: "b"}} {
 		require.True(t, q.Add(op))
 	}
 	b, _ := q.Next(1)
@@ -60,7 +61,8 @@ func TestResultsGoToTheirCallers(t *testing.T) {
 
 func TestFormerLeadershipIsRefused(t *testing.T) {
 	q := proposer.NewQueue[string](10)
-	for _, op := range []operation{{Leadership: 1, Caller: "former"}, {Leadership: 2, Caller: "current"}, {Command: &machine.Lead{}, Caller: "lead"}} {
+	for _, op := range []operation{{Leadership: 1, Caller: "former"}, {Leadership: 2, Caller: "current"},
+		{Command: &machine.Lead{}, Caller: "lead"}} {
 		require.True(t, q.Add(op))
 	}
 	b, refused := q.Next(2)

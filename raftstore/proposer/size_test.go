@@ -17,7 +17,8 @@ import (
 func TestSizeOfAnEntryCountsWholeRequests(t *testing.T) {
 	long := strings.Repeat("x", 1<<10)
 	for name, request := range map[string]engine.Request{
-		"names":    {Nonce: 1, Resources: []fencing.Resource{fencing.Resource("a" + long[1:]), fencing.Resource("b" + long[1:])}},
+		"names": {Nonce: 1, Resources: []fencing.Resource{fencing.Resource("a" + long[1:]),
+			fencing.Resource("b" + long[1:])}},
 		"holder":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Holder: long},
 		"values":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{"k": long, "l": long}},
 		"metadata": {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{long: "", "y" + long[1:]: ""}},
@@ -61,7 +62,8 @@ func TestEntryEndsBoundedRequests(t *testing.T) {
 		return batch.Commands
 	}
 	end := &machine.EndRequests{Max: machine.MaxEndRequests}
-	closing, expiring, acquire, own := &machine.CloseSession{}, &machine.Expire{}, &machine.Acquire{}, &machine.EndRequests{Max: 3}
+	closing, expiring, acquire, own := &machine.CloseSession{}, &machine.Expire{}, &machine.Acquire{},
+		&machine.EndRequests{Max: 3}
 	require.Equal(t, []machine.Command{acquire}, next(acquire))
 	require.Equal(t, []machine.Command{closing, acquire, end}, next(closing, acquire))
 	require.Equal(t, []machine.Command{expiring, expiring, closing, end}, next(expiring, &machine.Expire{}, nil, closing))

@@ -44,10 +44,8 @@ func (c Chain) next(index uint64, data []byte) *chainHasher {
 
 // add hashes the result and the events of one command of the entry.
 func (h *chainHasher) add(r machine.Result, events []machine.Event) {
-	h.put(uint64(r.Code), uint64(r.Token), uint64(r.Slot), uint64(r.Mode), r.Generation, r.Version, r.Incarnation, uint64(len(events)))
-	if r.Range != nil {
-		h.put(uint64(r.Range.Floor), uint64(r.Range.Ceiling))
-	}
+	h.put(uint64(r.Code), uint64(r.Token), uint64(r.Slot), uint64(r.Mode), r.Generation, r.Version, r.Incarnation,
+		uint64(len(events)))
 	for i := range events {
 		e := &events[i]
 		h.buffer = append(h.buffer, e.Session[:]...)

@@ -32,7 +32,8 @@ var _ raft.FSM = (*FSM)(nil)
 // machine and must not block; the calls that they return run without it.
 type Observer interface {
 	// Applied follows each command of an entry.
-	Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func())
+	Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result,
+		events []machine.Event) (calls []func())
 	// Restored follows the replacement of the machine by a snapshot.
 	Restored(old, now *machine.Machine) (calls []func())
 	// Awaits reports whether a caller on this node awaits the results of an entry.
@@ -58,8 +59,10 @@ type DivergenceError struct {
 
 // Error says what to do.
 func (e *DivergenceError) Error() string {
-	return fmt.Sprintf("node %s has diverged: its chain hash after entry %d is %s, the leader's is %s; do not restart it: "+
-		"compare the chain hashes of all nodes, remove the one that differs from the majority, keep its folder for a bug report, and join it again with an empty one",
+	return fmt.Sprintf("node %s has diverged: its chain hash after entry %d is %s, the leader's is %s; do not restart "+
+		"it: "+
+		"compare the chain hashes of all nodes, remove the one that differs from the majority, keep its folder for a bug "+
+		"report, and join it again with an empty one",
 		e.Node, e.Index, e.Have, e.Want)
 }
 
@@ -98,7 +101,8 @@ func (f *FSM) Apply(log *raft.Log) any {
 	f.mu.Lock()
 	if mine := f.chain.link(); l.index == mine.index && l.hash != mine.hash {
 		f.mu.Unlock()
-		return f.fail(&DivergenceError{Node: f.node, Index: l.index, Have: fmt.Sprintf("%x", mine.hash), Want: fmt.Sprintf("%x", l.hash)})
+		return f.fail(&DivergenceError{Node: f.node, Index: l.index, Have: fmt.Sprintf("%x", mine.hash),
+			Want: fmt.Sprintf("%x", l.hash)})
 	}
 	awaited := f.observer.Awaits(log.Data)
 	list := f.discarded[:0]

@@ -19,7 +19,8 @@ func FuzzEntry(f *testing.F) {
 	position.Hash[3] = 7
 	f.Add([]byte(nil))
 	f.Add(EncodeEntry(Chain{}, nil))
-	f.Add(EncodeEntry(position, []machine.Command{&machine.Lead{}, &machine.OpenSession{Session: engine.SessionID{1}, TTL: time.Second}}))
+	f.Add(EncodeEntry(position, []machine.Command{&machine.Lead{}, &machine.OpenSession{Session: engine.SessionID{1},
+		TTL: time.Second}}))
 	f.Add(append(EncodeEntry(position, nil), 0))
 	f.Add([]byte("\x01\x86\x000000000000000000\x04\x00")) // an index with a longer encoding than necessary
 	f.Fuzz(func(t *testing.T, data []byte) {

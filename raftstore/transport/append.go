@@ -74,7 +74,8 @@ func (a *appender) connection(to member) (*appendConn, error) {
 	}
 	limit := time.AfterFunc(rpcTimeout, func() { conn.Close() })
 	limit.Stop()
-	return &appendConn{Conn: conn, in: bufio.NewReaderSize(conn, connBuffer), out: []byte{appendFormat, AppendVersion}, limit: limit}, nil
+	return &appendConn{Conn: conn, in: bufio.NewReaderSize(conn, connBuffer), out: []byte{appendFormat, AppendVersion},
+		limit: limit}, nil
 }
 
 // keep makes a connection available to the next call.
@@ -90,7 +91,8 @@ func (a *appender) keep(to member, c *appendConn) {
 
 // call sends a request and waits for the response. answer is the error of the peer; err means
 // that the connection is not usable any more.
-func (c *appendConn) call(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (answer, err error) {
+func (c *appendConn) call(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (answer,
+	err error) {
 	c.limit.Reset(rpcTimeout)
 	body, err := c.exchange(request)
 	if !c.limit.Stop() {
@@ -127,6 +129,8 @@ func (s *stream) receiveAppends(p *peerConn, in io.Reader) error {
 	var size [4]byte
 	var out []byte
 	responses := make(chan raft.RPCResponse, 1) // each request has one response
+	sender := ""
+	defer func() { s.left(sender) }()
 	for {
 		body, err := readMessage(in, &size)
 		if err == io.EOF {
@@ -143,6 +147,10 @@ func (s *stream) receiveAppends(p *peerConn, in io.Reader) error {
 		if err := s.deliver(p, raft.RPC{Command: request, RespChan: responses}); err != nil {
 			return err
 		}
+		if sender == "" {
+			sender = string(request.RPCHeader.ID)
+			s.arrived(sender)
+		}
 		var response raft.RPCResponse
 		select {
 		case response = <-responses:
@@ -158,4 +166,33 @@ func (s *stream) receiveAppends(p *peerConn, in io.Reader) error {
 			return nil // the peer has closed the connection
 		}
 	}
+}
+
+// arrived counts a connection on which a member sent AppendEntries.
+func (s *stream) arrived(sender string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.senders[sender]++
+}
+
+// left is called when a connection for AppendEntries has ended. sender is empty if none has
+// arrived.
+func (s *stream) left(sender string) {
+	s.mu.Lock()
+	s.senders[sender]--
+	last := s.senders[sender] <= 0
+	if last {
+		delete(s.senders, sender)
+	}
+	s.mu.Unlock()
+	if last && sender != "" && s.config.Left != nil {
+		s.config.Left(sender)
+	}
+}
+
+// receives reports whether a connection is open on which a member sent AppendEntries.
+func (s *stream) receives(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.senders[id] > 0
 }

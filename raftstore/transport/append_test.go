@@ -20,16 +20,20 @@ import (
 
 // sampleRequest uses every field of a request.
 func sampleRequest() *raft.AppendEntriesRequest {
-	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"), Addr: []byte("127.0.0.1:7000")},
+	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"),
+		Addr: []byte("127.0.0.1:7000")},
 		Term: 7, PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300, Entries: []*raft.Log{
-			{Index: 1<<40 + 1, Term: 7, Type: raft.LogCommand, Data: []byte("commands"), AppendedAt: time.Unix(1_700_000_000, 5).UTC()},
-			{Index: 1<<40 + 2, Term: 7, Type: raft.LogConfiguration, Data: bytes.Repeat([]byte{0xff}, 200), Extensions: []byte("more")},
+			{Index: 1<<40 + 1, Term: 7, Type: raft.LogCommand, Data: []byte("commands"), AppendedAt: time.Unix(1_700_000_000,
+				5).UTC()},
+			{Index: 1<<40 + 2, Term: 7, Type: raft.LogConfiguration, Data: bytes.Repeat([]byte{0xff}, 200),
+				Extensions: []byte("more")},
 			{Index: 1<<40 + 3, Term: 7, Type: raft.LogNoop},
 		}}
 }
 
 func sampleResponse() *raft.AppendEntriesResponse {
-	return &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte("127.0.0.1:7001")},
+	return &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"),
+		Addr: []byte("127.0.0.1:7001")},
 		Term: 7, LastLog: 1<<40 + 3, Success: true, NoRetryBackoff: true}
 }
 
@@ -103,7 +107,8 @@ func TestOtherAppendVersionIsRefused(t *testing.T) {
 	for _, version := range []byte{0, AppendVersion - 1, AppendVersion + 1} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			line, answer := refusedBytes(t, appendRequest([]byte{appendFormat, version}, sampleRequest()))
-			want := fmt.Sprintf("member n1 runs a build that reads version %d, and its peer sends version %d", AppendVersion, version)
+			want := fmt.Sprintf("member n1 runs a build that reads version %d, and its peer sends version %d", AppendVersion,
+				version)
 			require.ErrorContains(t, answer, want)
 			require.Contains(t, line, want)
 			require.NotContains(t, line, "certificate")
@@ -126,7 +131,8 @@ func refusedBytes(t *testing.T, data []byte) (line string, answer error) {
 		output.CloseWithError(errors.New("the request was read"))
 		return false
 	}
-	tcp, err := Listen(Config{ID: "n1", Address: "127.0.0.1:0", Admit: read, Logger: hclog.New(&hclog.LoggerOptions{Output: output})})
+	tcp, err := Listen(Config{ID: "n1", Address: "127.0.0.1:0", Admit: read,
+		Logger: hclog.New(&hclog.LoggerOptions{Output: output})})
 	require.NoError(t, err)
 	defer tcp.Close()
 	conn, err := net.Dial("tcp", string(tcp.LocalAddr()))

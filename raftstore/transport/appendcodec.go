@@ -149,7 +149,8 @@ func decodeResponse(body []byte, r *raft.AppendEntriesResponse) (answer, err err
 	if text := f.bytes(); len(text) > 0 {
 		return errors.New(string(text)), f.end()
 	}
-	*r = raft.AppendEntriesResponse{RPCHeader: f.header(), Term: f.number(), LastLog: f.number(), Success: f.flag(), NoRetryBackoff: f.flag()}
+	*r = raft.AppendEntriesResponse{RPCHeader: f.header(), Term: f.number(), LastLog: f.number(), Success: f.flag(),
+		NoRetryBackoff: f.flag()}
 	return nil, f.end()
 }
 

@@ -32,12 +32,14 @@ func (s *stream) check(state tls.ConnectionState, dialed string) error {
 	ids := MemberIDs(leaf)
 	switch {
 	case len(ids) == 0:
-		return fmt.Errorf("%w: its certificate (%s) names no member: it belongs to an API client, or lacks the URI of its member, as in %s",
+		return fmt.Errorf("%w: its certificate (%s) names no member: it belongs to an API client, or lacks the URI of "+
+			"its member, as in %s",
 			ErrPeer, leaf.Subject, MemberURI("ID"))
 	case dialed == "":
 		return s.config.Accept(ids)
 	case !slices.Contains(ids, dialed):
-		return fmt.Errorf("%w: its certificate (%s) names the members %q, but the call is to member %q; check the addresses of the members and their certificates",
+		return fmt.Errorf("%w: its certificate (%s) names the members %q, but the call is to member %q; check the "+
+			"addresses of the members and their certificates",
 			ErrPeer, leaf.Subject, ids, dialed)
 	}
 	return nil
@@ -46,8 +48,9 @@ func (s *stream) check(state tls.ConnectionState, dialed string) error {
 // verify checks a chain of certificates against the current authority and the clock.
 func (s *stream) verify(chain []*x509.Certificate, dialed string) error {
 	current := s.config.TLS()
-	options := x509.VerifyOptions{Roots: current.ClientCAs, Intermediates: x509.NewCertPool(), CurrentTime: s.config.Clock.Now().Time(),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	options := x509.VerifyOptions{Roots: current.ClientCAs, Intermediates: x509.NewCertPool(),
+		CurrentTime: s.config.Clock.Now().Time(),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if dialed != "" {
 		options.Roots, options.KeyUsages = current.RootCAs, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	}
@@ -94,7 +97,8 @@ func (r *refusals) log(remote net.Addr, state tls.ConnectionState, err error) {
 	if leaf := certificateOf(state, err); leaf != nil {
 		subject, names = leaf.Subject.String(), namesOf(leaf)
 	}
-	r.logger.Warn("refused a connection of the Raft port", "remote", remote, "subject", subject, "names", names, "error", err, "notLogged", r.skipped,
+	r.logger.Warn("refused a connection of the Raft port", "remote", remote, "subject", subject, "names", names, "error",
+		err, "notLogged", r.skipped,
 		"hint", hint(err))
 	r.skipped = 0
 }
@@ -103,9 +107,11 @@ func (r *refusals) log(remote net.Addr, state tls.ConnectionState, err error) {
 func hint(err error) string {
 	var version *versionError
 	if errors.As(err, &version) || errors.Is(err, errMessage) {
-		return "the peer seems to run another build: compare the versions of the members (leased cluster status), and upgrade one of them"
+		return "the peer seems to run another build: compare the versions of the members (leased cluster status), and " +
+			"upgrade one of them"
 	}
-	return "only members may connect: give each member a certificate with its own URI (leased certs), and clients the address of the API"
+	return "only members may connect: give each member a certificate with its own URI (leased certs), and clients the " +
+		"address of the API"
 }
 
 // certificateOf returns the certificate that a peer presented, nil if there is none.

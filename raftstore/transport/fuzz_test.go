@@ -11,8 +11,10 @@ import (
 // FuzzMemberIDs checks that a certificate names a member only by the one URI of that
 // member: no other spelling is read as its id.
 func FuzzMemberIDs(f *testing.F) {
-	for _, text := range []string{"leased://member/n1", "leased://member/", "leased://member//n1", "leased://member/n1/", "leased://MEMBER/n1",
-		"leased://member/n1?x", "leased://member/n1#x", "leased://user@member/n1", "leased://member:1/n1", "leased:/member/n1", "leased://member/n%31", "leased://member/a%2fb", "http://member/n1"} {
+	for _, text := range []string{"leased://member/n1", "leased://member/", "leased://member//n1", "leased://member/n1/",
+		"leased://MEMBER/n1",
+		"leased://member/n1?x", "leased://member/n1#x", "leased://user@member/n1", "leased://member:1/n1",
+		"leased:/member/n1", "leased://member/n%31", "leased://member/a%2fb", "http://member/n1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

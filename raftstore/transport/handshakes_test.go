@@ -27,5 +27,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	require.NoError(t, n3.call(n1, "n1"))
 	require.NoError(t, n2.call(n1, "n1"), "its connection is open")
 	require.EqualValues(t, 3, n1.received.Load())
-	require.Eventually(t, func() bool { return strings.Contains(n1.log.String(), "closed the oldest") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(n1.log.String(), "closed the oldest")
+	}, time.Minute, time.Millisecond)
 }

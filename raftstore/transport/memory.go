@@ -76,7 +76,8 @@ func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
 // answered compares an answer with what the voter must have, and records what it
 // acknowledges. Entries that are not committed count only if the voter still follows
 // this leader: another leader may have replaced them.
-func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntriesRequest,
+	response *raft.AppendEntriesResponse) error {
 	if !e.voter {
 		return nil
 	}
@@ -195,7 +196,8 @@ func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) error {
 const lostEntry = ": it lacks entry %d"
 
 func refusal(id raft.ServerID, lost uint64) error {
-	return fmt.Errorf("%w"+lostEntry+"; remove member %s from the cluster, empty its data folder and let it join", ErrWentBack, lost, id)
+	return fmt.Errorf("%w"+lostEntry+"; remove member %s from the cluster, empty its data folder and let it join",
+		ErrWentBack, lost, id)
 }
 
 // IsRefused reports whether a voter is refused.

@@ -19,7 +19,8 @@ type follower struct {
 	during   func() // while a request is on its way
 }
 
-func (f *follower) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+func (f *follower) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest,
+	response *raft.AppendEntriesResponse) error {
 	f.requests++
 	*response = f.answer
 	if during := f.during; during != nil {
@@ -29,7 +30,8 @@ func (f *follower) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.
 	return f.err
 }
 
-func (f *follower) RequestVote(raft.ServerID, raft.ServerAddress, *raft.RequestVoteRequest, *raft.RequestVoteResponse) error {
+func (f *follower) RequestVote(raft.ServerID, raft.ServerAddress, *raft.RequestVoteRequest,
+	*raft.RequestVoteResponse) error {
 	f.requests++
 	return f.err
 }
@@ -49,7 +51,8 @@ func newLeader() *leader {
 	l.memory.Voter = func(raft.ServerID) bool { return l.voter }
 	l.memory.Refused = func(raft.ServerID, uint64, uint64) { l.refused++ }
 	l.memory.Told = func(_ raft.ServerID, lost uint64) { l.told = append(l.told, lost) }
-	l.Sequential = transport.Sequential{Transport: &l.follower, Progress: &transport.Progress{}, Memory: &l.memory}
+	l.Sequential = transport.Sequential{Transport: &l.follower, Progress: &transport.Progress{}, Memory: &l.memory,
+		Durable: func(uint64) error { return nil }}
 	return l
 }
 
@@ -57,22 +60,26 @@ func newLeader() *leader {
 // which term it is in, and whether it accepted.
 func (l *leader) send(term, last, commit, lastLog, answerTerm uint64, success bool) error {
 	l.follower.answer = raft.AppendEntriesResponse{Term: answerTerm, LastLog: lastLog, Success: success}
-	return l.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: term, PrevLogEntry: last, LeaderCommitIndex: commit}, &raft.AppendEntriesResponse{})
+	return l.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: term, PrevLogEntry: last, LeaderCommitIndex: commit},
+		&raft.AppendEntriesResponse{})
 }
 
 // vote checks a vote request of n2.
 func (l *leader) vote(term, last uint64) error {
-	return l.memory.Check(&raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term, LastLogIndex: last})
+	return l.memory.Check(&raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term,
+		LastLogIndex: last})
 }
 
 // preVote checks a pre-vote request of n2 for a term that it has not begun.
 func (l *leader) preVote(term, last uint64) error {
-	return l.memory.Check(&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term, LastLogIndex: last})
+	return l.memory.Check(&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term,
+		LastLogIndex: last})
 }
 
 // lead passes on a request that n2 sends as the leader.
 func (l *leader) lead(term, commit uint64) error {
-	return l.memory.Check(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term, LeaderCommitIndex: commit})
+	return l.memory.Check(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term,
+		LeaderCommitIndex: commit})
 }
 
 func TestMemory(t *testing.T) {
@@ -88,11 +95,21 @@ func TestMemory(t *testing.T) {
 			require.NoError(t, l.send(2, 0, 0, 7, 3, false))
 			return l.send(4, 0, 0, 7, 4, true)
 		}, false},
-		"committed entries are lost in a later term":      {func(_ *testing.T, l *leader) error { return l.send(4, 0, 0, 4, 4, true) }, true},
-		"committed entries are lost under another leader": {func(_ *testing.T, l *leader) error { return l.send(2, 0, 0, 4, 3, false) }, true},
-		"a candidate has the committed entries":           {func(_ *testing.T, l *leader) error { return l.vote(3, 5) }, false},
-		"a candidate lacks a committed entry":             {func(_ *testing.T, l *leader) error { return l.vote(3, 4) }, true},
-		"a candidate of a later term asks for a pre-vote": {func(_ *testing.T, l *leader) error { return l.preVote(4, 4) }, true},
+		"committed entries are lost in a later term": {func(_ *testing.T, l *leader) error {
+			return l.send(4, 0, 0, 4, 4, true)
+		}, true},
+		"committed entries are lost under another leader": {func(_ *testing.T, l *leader) error {
+			return l.send(2, 0, 0, 4, 3, false)
+		}, true},
+		"a candidate has the committed entries": {func(_ *testing.T, l *leader) error {
+			return l.vote(3, 5)
+		}, false},
+		"a candidate lacks a committed entry": {func(_ *testing.T, l *leader) error {
+			return l.vote(3, 4)
+		}, true},
+		"a candidate of a later term asks for a pre-vote": {func(_ *testing.T, l *leader) error {
+			return l.preVote(4, 4)
+		}, true},
 		"a former leader has what it called committed": {func(t *testing.T, l *leader) error {
 			require.NoError(t, l.lead(3, 20))
 			require.NoError(t, l.lead(3, 0), "a heartbeat")
@@ -140,9 +157,11 @@ func TestMemory(t *testing.T) {
 			require.Equal(t, 1, l.refused)
 			before := l.follower.requests
 			require.ErrorIs(t, l.send(5, 0, 0, 100, 5, true), transport.ErrWentBack, "it does not count any more")
-			require.ErrorIs(t, l.RequestVote("n2", "", &raft.RequestVoteRequest{Term: 5}, &raft.RequestVoteResponse{}), transport.ErrWentBack)
+			require.ErrorIs(t, l.RequestVote("n2", "", &raft.RequestVoteRequest{Term: 5}, &raft.RequestVoteResponse{}),
+				transport.ErrWentBack)
 			require.ErrorIs(t, l.vote(9, 100), transport.ErrWentBack)
-			require.ErrorIs(t, l.memory.Check(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}}), transport.ErrWentBack)
+			require.ErrorIs(t, l.memory.Check(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}}),
+				transport.ErrWentBack)
 			require.Equal(t, before, l.follower.requests, "nothing was sent")
 			require.Equal(t, 1, l.refused, "it is reported once")
 			l.memory.Configured(raft.Configuration{})
@@ -161,7 +180,8 @@ func TestMemoryOfDelayedCandidate(t *testing.T) {
 	}
 	require.NoError(t, l.lead(3, 20))
 	for _, err := range []error{l.vote(9, 19), l.preVote(9, 19)} {
-		require.ErrorContains(t, err, "has 19 entries of the 20", "it may have stepped down and received the last entry since")
+		require.ErrorContains(t, err, "has 19 entries of the 20",
+			"it may have stepped down and received the last entry since")
 		require.NotErrorIs(t, err, transport.ErrWentBack)
 	}
 	require.False(t, l.memory.IsRefused("n2"))

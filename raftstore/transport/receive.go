@@ -76,7 +76,8 @@ func (s *stream) refuseVersion(p *peerConn, in *bufio.Reader, reason *versionErr
 // The library does not say which connection a request came from. So each incoming
 // connection has a transport of the library of its own, which decodes its requests.
 func (s *stream) receiveOthers(p *peerConn, in io.Reader) error {
-	decoder := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &oneConn{conn: readConn{p, in}, addr: s.advertised, closed: make(chan struct{})},
+	decoder := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &oneConn{conn: readConn{p, in},
+		addr: s.advertised, closed: make(chan struct{})},
 		Logger: s.config.Logger, MaxRPCsInFlight: 1, Timeout: rpcTimeout})
 	defer decoder.Close()
 	for {
@@ -127,7 +128,8 @@ func (p *peerConn) checkSender(rpc raft.RPC) error {
 	}
 	header := command.GetRPCHeader()
 	if !slices.ContainsFunc(p.members, func(id string) bool { return id == string(header.ID) }) {
-		return fmt.Errorf("%w: a request names member %q as its sender, but the certificate names %q", ErrPeer, header.ID, p.members)
+		return fmt.Errorf("%w: a request names member %q as its sender, but the certificate names %q", ErrPeer, header.ID,
+			p.members)
 	}
 	return nil
 }

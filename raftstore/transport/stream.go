@@ -37,8 +37,9 @@ type stream struct {
 	stop     sync.Once
 	stopped  chan struct{}
 
-	mu   sync.Mutex
-	open map[*peerConn]struct{} // nil after Close
+	mu      sync.Mutex
+	open    map[*peerConn]struct{} // nil after Close
+	senders map[string]int         // number of open connections on which a member sent AppendEntries
 }
 
 var _ raft.StreamLayer = (*stream)(nil)
@@ -55,8 +56,9 @@ type peerConn struct {
 }
 
 func newStream(c Config, listener net.Listener, advertised net.Addr) *stream {
-	s := &stream{config: c, listener: listener, advertised: advertised, requests: make(chan raft.RPC), stopped: make(chan struct{}),
-		open: map[*peerConn]struct{}{}, refusals: refusals{logger: c.Logger, clock: c.Clock}}
+	s := &stream{config: c, listener: listener, advertised: advertised, requests: make(chan raft.RPC),
+		stopped: make(chan struct{}),
+		open:    map[*peerConn]struct{}{}, senders: map[string]int{}, refusals: refusals{logger: c.Logger, clock: c.Clock}}
 	go s.serve()
 	if c.TLS != nil {
 		go s.watch()

@@ -51,6 +51,9 @@ type Config struct {
 	// Admit reports whether a request is passed on to Consumer. It must answer a request
 	// that is not. It may be called concurrently. Default: every request is admitted.
 	Admit func(rpc raft.RPC) bool
+	// Left, if not nil, is called when the last connection on which a member sent
+	// AppendEntries has ended. It must not wait.
+	Left func(id string)
 	// Clock decides whether a certificate has expired. Default: engine.SystemClock.
 	Clock  engine.Clock
 	Logger hclog.Logger
@@ -95,16 +98,18 @@ func Listen(c Config) (*TCP, error) {
 	}
 	if a, ok := advertised.(*net.TCPAddr); !ok || a.IP == nil || a.IP.IsUnspecified() {
 		listener.Close()
-		return nil, fmt.Errorf("%w: peers cannot reach %s; set advertise to an address of this machine", ErrConfig, advertised)
+		return nil, fmt.Errorf("%w: peers cannot reach %s; set advertise to an address of this machine", ErrConfig,
+			advertised)
 	}
 	if c.Advertise != "" {
 		advertised = namedAddr(c.Advertise)
 	}
 	s := newStream(c, listener, advertised)
 	dial := func(to member) (net.Conn, error) { return s.Dial(memberAt(to.id, to.address), rpcTimeout) }
-	return &TCP{stream: s, appends: newAppender(dial), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger: c.Logger, Stream: s, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
-	})}, nil
+	return &TCP{stream: s, appends: newAppender(dial),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Logger: c.Logger, Stream: s, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
+		})}, nil
 }
 
 // validate refuses a port that others than the peers could use: a client of the
@@ -122,7 +127,8 @@ func (c Config) validate() error {
 			return fmt.Errorf("%w: address (%s): %w", ErrConfig, address, err)
 		}
 		if resolved.IP == nil || !resolved.IP.IsLoopback() {
-			return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no tls; anyone who reaches the port could change the log: "+
+			return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no tls; anyone who reaches the port "+
+				"could change the log: "+
 				"give the node certificates", ErrConfig, address)
 		}
 	}
@@ -159,32 +165,50 @@ func CheckOwn(own tls.Certificate, id string) error {
 // Consumer returns the channel with the requests of the peers.
 func (t *TCP) Consumer() <-chan raft.RPC { return t.stream.requests }
 
+// Receives reports whether a connection is open on which a member sent AppendEntries.
+func (t *TCP) Receives(id string) bool { return t.stream.receives(id) }
+
+// Campaign makes the Raft library of this node, whose ID is id, start an election, as if the
+// leader had transferred the leadership.
+func (t *TCP) Campaign(id string) {
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id)}}
+	select {
+	case t.stream.requests <- raft.RPC{Command: request, RespChan: make(chan raft.RPCResponse, 1)}:
+	case <-t.stream.stopped:
+	}
+}
+
 // Recheck closes the connections that would no longer be accepted: after a change of
 // the certificates or the members. It also runs every recheckInterval.
 func (t *TCP) Recheck() { t.stream.recheck() }
 
 // AppendEntries sends entries to a member.
-func (t *TCP) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+func (t *TCP) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest,
+	response *raft.AppendEntriesResponse) error {
 	return t.appends.call(member{id, target}, request, response)
 }
 
 // RequestVote asks a member for its vote.
-func (t *TCP) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest, response *raft.RequestVoteResponse) error {
+func (t *TCP) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest,
+	response *raft.RequestVoteResponse) error {
 	return t.NetworkTransport.RequestVote(id, memberAt(id, target), request, response)
 }
 
 // RequestPreVote asks a member whether it would vote for this node.
-func (t *TCP) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest, response *raft.RequestPreVoteResponse) error {
+func (t *TCP) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest,
+	response *raft.RequestPreVoteResponse) error {
 	return t.NetworkTransport.RequestPreVote(id, memberAt(id, target), request, response)
 }
 
 // InstallSnapshot sends a snapshot to a member.
-func (t *TCP) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest, response *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *TCP) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest,
+	response *raft.InstallSnapshotResponse, data io.Reader) error {
 	return t.NetworkTransport.InstallSnapshot(id, memberAt(id, target), request, response, data)
 }
 
 // TimeoutNow makes a member start an election.
-func (t *TCP) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest, response *raft.TimeoutNowResponse) error {
+func (t *TCP) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest,
+	response *raft.TimeoutNowResponse) error {
 	return t.NetworkTransport.TimeoutNow(id, memberAt(id, target), request, response)
 }
 

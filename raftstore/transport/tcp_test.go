@@ -69,7 +69,8 @@ func naming(ids ...string) func(*x509.Certificate) {
 
 // mutual is the TLS configuration of a node.
 func mutual(a *testserver.Authority, own tls.Certificate) *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: a.Pool, RootCAs: a.Pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: a.Pool, RootCAs: a.Pool,
+		ClientAuth: tls.RequireAndVerifyClientCert}
 }
 
 // listen starts a peer that answers every request.
@@ -105,7 +106,8 @@ func listen(t *testing.T, a *testserver.Authority, id string) *peer {
 
 // call sends a request to the address of a peer, which should be member id.
 func (p *peer) call(to *peer, id string) error {
-	return p.AppendEntries(raft.ServerID(id), to.LocalAddr(), &raft.AppendEntriesRequest{Term: 1, RPCHeader: raft.RPCHeader{ID: []byte(p.id)}}, &raft.AppendEntriesResponse{})
+	return p.AppendEntries(raft.ServerID(id), to.LocalAddr(), &raft.AppendEntriesRequest{Term: 1,
+		RPCHeader: raft.RPCHeader{ID: []byte(p.id)}}, &raft.AppendEntriesResponse{})
 }
 
 func TestMemberIDs(t *testing.T) {
@@ -117,7 +119,8 @@ func TestMemberIDs(t *testing.T) {
 		require.True(t, transport.Names(cert, id))
 		require.False(t, transport.Names(cert, "several"), "the common name counts for nothing")
 	}
-	for _, text := range []string{"leased://member/", "leased://member", "leased://client/n1", "other://member/n1", "leased://member/n1?x=y",
+	for _, text := range []string{"leased://member/", "leased://member", "leased://client/n1", "other://member/n1",
+		"leased://member/n1?x=y",
 		"leased://user@member/n1", "leased://member:1/n1", "leased:member/n1", "leased://member/n1#f"} {
 		cert := a.Issue("malformed", func(c *x509.Certificate) {
 			uri := *transport.MemberURI("")
@@ -135,7 +138,9 @@ func TestOwnCertificateNamesTheNode(t *testing.T) {
 	a := testserver.NewAuthority(t)
 	for _, own := range []tls.Certificate{a.Issue("n1", nil), a.Issue("n1", naming("n2"))} {
 		config := mutual(a, own)
-		_, err := transport.Listen(transport.Config{ID: "n1", Address: "127.0.0.1:0", TLS: func() *tls.Config { return config }})
+		_, err := transport.Listen(transport.Config{ID: "n1", Address: "127.0.0.1:0", TLS: func() *tls.Config {
+			return config
+		}})
 		require.ErrorIs(t, err, transport.ErrConfig)
 		require.ErrorContains(t, err, "leased://member/n1")
 	}
@@ -168,7 +173,9 @@ func TestRefusedConnections(t *testing.T) {
 		own  func(a *testserver.Authority) []tls.Certificate
 		says string
 	}{
-		"API client": {func(a *testserver.Authority) []tls.Certificate { return []tls.Certificate{a.Issue("client", nil)} }, "names no member"},
+		"API client": {func(a *testserver.Authority) []tls.Certificate {
+			return []tls.Certificate{a.Issue("client", nil)}
+		}, "names no member"},
 		"expired": {func(a *testserver.Authority) []tls.Certificate {
 			return []tls.Certificate{a.Issue("n2", func(c *x509.Certificate) {
 				naming("n2")(c)
@@ -185,7 +192,9 @@ func TestRefusedConnections(t *testing.T) {
 			n1 := listen(t, a, "n1")
 			require.Error(t, speak(t, n1.LocalAddr(), &tls.Config{RootCAs: a.Pool, Certificates: c.own(a)}))
 			require.Zero(t, n1.received.Load())
-			require.Eventually(t, func() bool { return strings.Contains(n1.log.String(), c.says) }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool {
+				return strings.Contains(n1.log.String(), c.says)
+			}, time.Minute, time.Millisecond)
 			require.Contains(t, n1.log.String(), "refused a connection of the Raft port")
 		})
 	}
@@ -195,7 +204,9 @@ func TestRefusedConnections(t *testing.T) {
 		n1.refuses.Store(true)
 		require.Error(t, n2.call(n1, "n1"))
 		require.Zero(t, n1.received.Load())
-		require.Eventually(t, func() bool { return strings.Contains(n1.log.String(), "leased://member/n2") }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool {
+			return strings.Contains(n1.log.String(), "leased://member/n2")
+		}, time.Minute, time.Millisecond)
 	})
 }
 
@@ -214,10 +225,12 @@ func speak(t *testing.T, address raft.ServerAddress, config *tls.Config) error {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: anyStream{listener, config}, MaxPool: 1, Timeout: time.Minute,
-		Logger: hclog.NewNullLogger()})
+	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: anyStream{listener, config}, MaxPool: 1,
+		Timeout: time.Minute,
+		Logger:  hclog.NewNullLogger()})
 	t.Cleanup(func() { n.Close() })
-	return n.AppendEntries("n1", address, &raft.AppendEntriesRequest{Term: 100, RPCHeader: raft.RPCHeader{ID: []byte("n2")}}, &raft.AppendEntriesResponse{})
+	return n.AppendEntries("n1", address, &raft.AppendEntriesRequest{Term: 100,
+		RPCHeader: raft.RPCHeader{ID: []byte("n2")}}, &raft.AppendEntriesResponse{})
 }
 
 // A member cannot send requests in the name of another.
@@ -231,7 +244,9 @@ func TestSenderIsChecked(t *testing.T) {
 	n2.id = ""
 	require.Error(t, n2.call(n1, "n1"))
 	require.EqualValues(t, 1, n1.received.Load())
-	require.Eventually(t, func() bool { return strings.Contains(n1.log.String(), "as its sender") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(n1.log.String(), "as its sender")
+	}, time.Minute, time.Millisecond)
 }
 
 // An open connection is closed when it would no longer be accepted, on both sides.
@@ -292,5 +307,6 @@ func TestRefusalsAreLoggedAtALimitedRate(t *testing.T) {
 	require.Error(t, speak(t, n1.LocalAddr(), client))
 	later := regexp.MustCompile(`notLogged=[1-9]`)
 	require.Eventually(t, func() bool { return later.MatchString(n1.log.String()) }, time.Minute, time.Millisecond)
-	require.LessOrEqual(t, strings.Count(n1.log.String(), "refused a connection"), 20, "ten before and ten after the step of the clock")
+	require.LessOrEqual(t, strings.Count(n1.log.String(), "refused a connection"), 20,
+		"ten before and ten after the step of the clock")
 }

@@ -28,10 +28,14 @@ type Sequential struct {
 	Transport
 	Progress *Progress
 	Memory   *Memory
+	// Durable waits until an entry is on the disk of this node. An acknowledgement is
+	// withheld until then. It returns an error if the node stops before.
+	Durable func(index uint64) error
 }
 
 // AppendEntries sends entries, and records what the follower acknowledged.
-func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest,
+	response *raft.AppendEntriesResponse) error {
 	e, err := s.Memory.expect(id, request.Term)
 	if err != nil {
 		return err
@@ -42,6 +46,11 @@ func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	if err := s.Memory.answered(id, e, request, response); err != nil {
 		return err
 	}
+	if n := len(request.Entries); n > 0 && response.Success {
+		if err := s.Durable(request.Entries[n-1].Index); err != nil {
+			return err
+		}
+	}
 	if response.Success {
 		s.Progress.acknowledged(id, request)
 	}
@@ -49,7 +58,8 @@ func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 }
 
 // RequestVote asks for a vote, unless the voter is refused.
-func (s Sequential) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest, response *raft.RequestVoteResponse) error {
+func (s Sequential) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest,
+	response *raft.RequestVoteResponse) error {
 	if _, err := s.Memory.expect(id, request.Term); err != nil {
 		return err
 	}
@@ -57,7 +67,8 @@ func (s Sequential) RequestVote(id raft.ServerID, target raft.ServerAddress, req
 }
 
 // RequestPreVote asks for a pre-vote, unless the voter is refused.
-func (s Sequential) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest, response *raft.RequestPreVoteResponse) error {
+func (s Sequential) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest,
+	response *raft.RequestPreVoteResponse) error {
 	if _, err := s.Memory.expect(id, request.Term); err != nil {
 		return err
 	}
@@ -65,7 +76,8 @@ func (s Sequential) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 }
 
 // InstallSnapshot sends a snapshot, unless the voter is refused.
-func (s Sequential) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest, response *raft.InstallSnapshotResponse, data io.Reader) error {
+func (s Sequential) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest,
+	response *raft.InstallSnapshotResponse, data io.Reader) error {
 	if _, err := s.Memory.expect(id, request.Term); err != nil {
 		return err
 	}

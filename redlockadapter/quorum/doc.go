@@ -7,8 +7,8 @@
 // a node; so no token is granted twice, and a later grant has a larger token.
 //
 // The nouns, in reading order: [Vote], the answer of one node; [Decide], which turns votes
-// into a [Decision]; [Attempt], which takes the answers one by one and returns the raises
-// to send; [Renewal], which counts the answers to the renewal of a granted lease, and
+// into a [Decision]; [Attempt], which decides which nodes are asked, raised and released, and when;
+// [Renewal] and [Release], which count the answers to the renewal and the release of a granted lease, and
 // [GrantedToken], which reads its token from the records of the nodes.
 //
 // The adapter, the exhaustive search and the simulator run the same functions.

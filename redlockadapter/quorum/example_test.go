@@ -10,14 +10,17 @@ import (
 // the other node, and is then granted.
 func ExampleAttempt() {
 	a := quorum.NewAttempt(3)
-	a.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5})
-	a.Answer(1, quorum.Vote{State: quorum.Failed})
-	for _, raise := range a.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 7}) {
-		fmt.Printf("raise node %d to token %d\n", raise.Node, raise.Token)
-		a.Raised(raise.Node, raise.Token, quorum.Vote{State: quorum.Accepted, Token: raise.Token})
+	a.Ask(0b011)
+	a.Answer(0, quorum.Vote{State: quorum.Accepted, Token: 5}, false)
+	fmt.Printf("ask nodes %03b, too\n", a.Answer(1, quorum.Vote{State: quorum.Failed}, true).Acquire)
+	send := a.Answer(2, quorum.Vote{State: quorum.Accepted, Token: 7}, false)
+	for node := range send.Raise.Each {
+		fmt.Printf("raise node %d to token %d\n", node, send.RaiseTo)
+		a.Raised(node, send.RaiseTo, quorum.Vote{State: quorum.Accepted, Token: send.RaiseTo}, false)
 	}
-	fmt.Println("granted:", a.Outcome() == quorum.Granted, "token:", a.Token())
+	fmt.Println("granted:", a.Outcome == quorum.Granted, "token:", a.Token)
 	// Output:
+	// ask nodes 100, too
 	// raise node 0 to token 7
 	// granted: true token: 7
 }

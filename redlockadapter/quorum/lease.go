@@ -52,3 +52,16 @@ func (r *Renewal) Outcome() RenewalOutcome {
 	}
 	return RenewalUncertain
 }
+
+// Release counts the answers of Nodes nodes to the release of an attempt.
+type Release struct {
+	Nodes  int
+	Free   int // nodes that do not hold the lock for the attempt: they confirmed it, or got no request
+	Failed int // nodes that failed
+}
+
+// Confirmed reports whether a quorum is free of the attempt.
+func (r *Release) Confirmed() bool { return r.Free >= Size(r.Nodes) }
+
+// Done reports whether the outcome is certain: it is confirmed, or all nodes have answered.
+func (r *Release) Done() bool { return r.Confirmed() || r.Free+r.Failed == r.Nodes }

@@ -46,18 +46,16 @@ func TestGrantedToken(t *testing.T) {
 	}
 }
 
-func TestUninformedNodes(t *testing.T) {
+func TestRelease(t *testing.T) {
 	t.Parallel()
-	a := NewAttempt(5)
-	a.Answer(0, yes(9))
-	a.Answer(1, yes(5))
-	a.Answer(2, yes(5))
-	require.Empty(t, a.Uninformed(), "it is not granted")
-	a.Answer(3, yes(5))
-	require.Equal(t, Granted, a.Outcome())
-	require.Equal(t, []int{0}, a.Uninformed(), "it has accepted a larger token")
-	require.Equal(t, []Raise{{Node: 4, Token: 5}}, a.Answer(4, yes(4)))
-	require.Equal(t, []int{0}, a.Uninformed(), "node 4 is being raised")
-	a.Answer(0, yes(5)) // it was told
-	require.Empty(t, a.Uninformed())
+	r := Release{Nodes: 5, Free: 2}
+	require.False(t, r.Done())
+	r.Failed = 2
+	require.False(t, r.Done(), "one node can still confirm it")
+	r.Failed = 3
+	require.True(t, r.Done())
+	require.False(t, r.Confirmed())
+	r = Release{Nodes: 5, Free: 3}
+	require.True(t, r.Done())
+	require.True(t, r.Confirmed())
 }

@@ -21,7 +21,8 @@ func ExampleStandaloneFloor() {
 func ExampleGoal() {
 	goal := recovery.Goal{Version: 2, Fleet: "f", Lives: []string{"a.j", "b.j", "c.j"}, Floor: 10, Ceiling: 20}
 	node := func(server string, version uint64) recovery.Report {
-		return recovery.Report{Reached: true, Server: server, Live: &recovery.State{Version: version, Fleet: "f", Join: "j", Max: 10, Floor: 10, Ceiling: 20}}
+		return recovery.Report{Reached: true, Server: server, Live: &recovery.State{Version: version, Fleet: "f", Join: "j",
+			Max: 10, Floor: 10, Ceiling: 20}}
 	}
 	reports := []recovery.Report{node("a", 2), node("b", 1), node("c", 1)}
 	fmt.Println("met:", goal.Met(reports), "advance node 1:", goal.Next(1, reports[1]) == recovery.Advance)

@@ -67,6 +67,21 @@ func (g Goal) Reached(reports []Report) (n int) {
 // are closed, so the lives that reached the goal before that belong to them, too.
 func (g Goal) Met(reports []Report) bool { return g.Reached(reports) >= quorum(len(reports)) }
 
+// Granted returns an upper bound on the tokens granted before the goal was met, as [Set.Granted]
+// does for a set of lives, or None while it is not met.
+func (g Goal) Granted(reports []Report) fencing.Token {
+	if !g.Met(reports) {
+		return fencing.None
+	}
+	top := fencing.Token(1)
+	for i, r := range reports {
+		if g.reached(i, r) {
+			top = max(top, r.Live.Max)
+		}
+	}
+	return top
+}
+
 // RaiseCeiling returns a new ceiling for the log, if a node has used half of the last Jump
 // below the current one.
 func (g Goal) RaiseCeiling(reports []Report) (to fencing.Token, needed bool) {

@@ -1,6 +1,10 @@
 package recovery
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+)
 
 // LifeName returns the name of a life: one run of a server, from the moment at which it
 // was initialised with this join nonce. The nonce distinguishes a machine that was rolled
@@ -49,6 +53,24 @@ const (
 	// Closed: a quorum of the lives refuse the version or have ended.
 	Closed
 )
+
+// Granted returns an upper bound on the tokens granted under the set's version or an older one:
+// the largest token that a quorum of its lives report once they refuse these versions. Every
+// grant needed the vote of one of these lives, or of a former life of a node whose floor is above
+// the grant. It returns None while fewer than a quorum can tell, for example because they have
+// ended, and at least 1 otherwise.
+func (s Set) Granted(reports []Report) fencing.Token {
+	top, known := fencing.Token(1), 0
+	for i, life := range s.Lives {
+		if r := reports[i]; life != "" && r.Life() == life && r.Live.Version > s.Version {
+			top, known = max(top, r.Live.Max), known+1
+		}
+	}
+	if known < quorum(len(s.Lives)) {
+		return fencing.None
+	}
+	return top
+}
 
 // Closing decides whether the set can still grant under its version, from the reports of
 // the nodes that the addresses lead to now.

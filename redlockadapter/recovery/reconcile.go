@@ -82,21 +82,3 @@ func (s *State) bound() fencing.Token {
 	}
 	return max(s.Max, s.Floor) + Jump
 }
-
-// StandaloneFloor returns the floor of a node that is recovered without a service: Jump
-// above everything that a quorum reports, live or from a former life. The reports must be
-// requested after the join nonce was put on the node. ok is false while fewer than a quorum
-// can report.
-func StandaloneFloor(reports []Report) (floor fencing.Token, ok bool) {
-	known := 0
-	for _, r := range reports {
-		states := r.states()
-		if len(states) > 0 {
-			known++
-		}
-		for _, s := range states {
-			floor = max(floor, s.Max, s.Floor)
-		}
-	}
-	return floor + Jump, known >= quorum(len(reports))
-}

@@ -11,7 +11,8 @@ import (
 
 // live returns the report of a voter of fleet "f".
 func live(version uint64, top, floor, ceiling fencing.Token) Report {
-	return Report{Reached: true, Server: "a", Live: &State{Join: "j", Version: version, Fleet: "f", Max: top, Floor: floor, Ceiling: ceiling}}
+	return Report{Reached: true, Server: "a", Live: &State{Join: "j", Version: version, Fleet: "f", Max: top, Floor: floor,
+		Ceiling: ceiling}}
 }
 
 // former returns the report of an empty node with the state of a former life.
@@ -103,12 +104,16 @@ func TestReconcile(t *testing.T) {
 		"a new log and empty nodes":       {[]Report{empty, empty, silent}, true, 0, 0, true, ""},
 		"a new log and used nodes":        {[]Report{empty, live(9, 1, 0, 50), silent}, true, 9, 50, true, ""},
 		"no answer is not a report":       {[]Report{silent, silent, empty}, true, 0, 0, false, ""},
-		"without a ceiling":               {[]Report{live(1, 7, 5, fencing.MaxToken), live(1, 3, 9, fencing.MaxToken)}, false, 1, 9 + Jump, true, ""},
-		"retired nodes":                   {[]Report{retired, retired, silent}, false, 9, 50, false, "h"},
-		"one retired node":                {[]Report{retired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
-		"retired in a former life":        {[]Report{formerlyRetired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false, "h"},
-		"a change that was cancelled":     {[]Report{retired, live(10, 1, 0, 40), silent}, false, 10, 50, true, ""},
-		"a change of the same version":    {[]Report{live(9, 1, 0, 40), retired, live(9, 1, 0, 40)}, false, 9, 50, false, "h"},
+		"without a ceiling": {[]Report{live(1, 7, 5, fencing.MaxToken), live(1, 3, 9, fencing.MaxToken)}, false,
+			1, 9 + Jump, true, ""},
+		"retired nodes": {[]Report{retired, retired, silent}, false, 9, 50, false, "h"},
+		"one retired node": {[]Report{retired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50, false,
+			"h"},
+		"retired in a former life": {[]Report{formerlyRetired, live(3, 1, 0, 40), live(3, 1, 0, 40)}, false, 9, 50,
+			false, "h"},
+		"a change that was cancelled": {[]Report{retired, live(10, 1, 0, 40), silent}, false, 10, 50, true, ""},
+		"a change of the same version": {[]Report{live(9, 1, 0, 40), retired, live(9, 1, 0, 40)}, false, 9, 50, false,
+			"h"},
 		"another fleet is newer":          {[]Report{retired, elsewhereNewer, live(3, 1, 0, 40)}, false, 12, 50, false, "h"},
 		"retired, and the log knows it":   {[]Report{retired, retired, silent}, true, 9, 50, true, ""},
 		"nodes of another fleet":          {[]Report{elsewhere, elsewhere, live(3, 1, 0, 40)}, false, 9, 50, false, ""},
@@ -143,24 +148,54 @@ func TestClosing(t *testing.T) {
 		reports []Report
 		want    Closing
 	}{
-		"a quorum has a newer version":            {set, []Report{joining("d", ""), in("b", 4), in("c", 4)}, Closed},
-		"one has a newer version":                 {set, []Report{joining("d", ""), in("b", 4), in("c", 3)}, Open},
-		"one can be asked":                        {set, []Report{joining("d", ""), in("b", 4), silent}, Unreachable},
-		"one has ended, one can be asked":         {set, []Report{joining("d", "a"), in("b", 3), silent}, Open},
-		"its successor proves the end of a life":  {set, []Report{joining("d", "a"), in("b", 4), silent}, Closed},
-		"the same life on its own data":           {set, []Report{joining("a", "a"), in("b", 4), in("c", 3)}, Open},
-		"a new life is not one of the set":        {set, []Report{in("d", 4), in("b", 4), silent}, Unreachable},
-		"a life that does not vote yet":           {set, []Report{joining("a", ""), in("b", 4), in("c", 3)}, Open},
-		"a server that votes in another life":     {set, []Report{again, in("b", 4), in("c", 3)}, Open},
-		"unknown lives":                           {Set{3, []string{Unknown, Unknown, "c.j"}}, []Report{in("a", 4), joining("b", "a"), in("c", 4)}, Unreachable},
-		"nodes without a life":                    {Set{3, []string{"a.j", "", ""}}, []Report{silent, silent, silent}, Closed},
-		"one without a life, one newer version":   {Set{3, []string{"a.j", "b.j", ""}}, []Report{in("a", 4), silent, silent}, Closed},
-		"the version of the set is not newer":     {set, []Report{in("a", 3), in("b", 3), in("c", 3)}, Open},
-		"all addresses lead to other lives":       {set, []Report{joining("d", ""), joining("e", ""), joining("g", "")}, Unreachable},
+		"a quorum has a newer version":           {set, []Report{joining("d", ""), in("b", 4), in("c", 4)}, Closed},
+		"one has a newer version":                {set, []Report{joining("d", ""), in("b", 4), in("c", 3)}, Open},
+		"one can be asked":                       {set, []Report{joining("d", ""), in("b", 4), silent}, Unreachable},
+		"one has ended, one can be asked":        {set, []Report{joining("d", "a"), in("b", 3), silent}, Open},
+		"its successor proves the end of a life": {set, []Report{joining("d", "a"), in("b", 4), silent}, Closed},
+		"the same life on its own data":          {set, []Report{joining("a", "a"), in("b", 4), in("c", 3)}, Open},
+		"a new life is not one of the set":       {set, []Report{in("d", 4), in("b", 4), silent}, Unreachable},
+		"a life that does not vote yet":          {set, []Report{joining("a", ""), in("b", 4), in("c", 3)}, Open},
+		"a server that votes in another life":    {set, []Report{again, in("b", 4), in("c", 3)}, Open},
+		"unknown lives": {Set{3, []string{Unknown, Unknown, "c.j"}},
+			[]Report{in("a", 4), joining("b", "a"), in("c", 4)}, Unreachable},
+		"nodes without a life": {Set{3, []string{"a.j", "", ""}}, []Report{silent, silent, silent},
+			Closed},
+		"one without a life, one newer version": {Set{3, []string{"a.j", "b.j", ""}}, []Report{in("a", 4), silent, silent},
+			Closed},
+		"the version of the set is not newer": {set, []Report{in("a", 3), in("b", 3), in("c", 3)}, Open},
+		"all addresses lead to other lives": {set, []Report{joining("d", ""), joining("e", ""), joining("g", "")},
+			Unreachable},
 		"all servers restarted on their own data": {set, []Report{joining("d", "a"), joining("e", "b"), silent}, Closed},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.set.Closing(c.reports)) })
 	}
+}
+
+// A quorum of the lives of a set, which refuse its version, know every token that it has granted.
+func TestSetGranted(t *testing.T) {
+	t.Parallel()
+	set := Set{3, []string{"a.j", "b.j", "c.j"}}
+	in := func(server string, version uint64, top fencing.Token) Report {
+		return Report{Reached: true, Server: server, Live: &State{Version: version, Fleet: "f", Join: "j", Max: top}}
+	}
+	ended := Report{Reached: true, Server: "d", FormerServer: "a", Former: &State{Version: 3, Fleet: "f", Max: 99}}
+	for name, c := range map[string]struct {
+		reports []Report
+		want    fencing.Token
+	}{
+		"all":                                   {[]Report{in("a", 4, 7), in("b", 4, 9), in("c", 5, 8)}, 9},
+		"a quorum":                              {[]Report{ended, in("b", 4, 7), in("c", 4, 8)}, 8},
+		"nothing was granted":                   {[]Report{in("a", 4, 0), in("b", 4, 0), silent}, 1},
+		"a life that has ended does not report": {[]Report{ended, in("b", 4, 7), silent}, fencing.None},
+		"one that may still vote does not":      {[]Report{in("a", 3, 9), in("b", 4, 7), silent}, fencing.None},
+		"a new life does not":                   {[]Report{in("d", 4, 9), in("b", 4, 7), silent}, fencing.None},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, set.Granted(c.reports)) })
+	}
+	goal := Goal{Version: 4, Fleet: "f", Lives: set.Lives}
+	require.Equal(t, fencing.Token(8), goal.Granted([]Report{in("a", 3, 9), in("b", 4, 7), in("c", 4, 8)}))
+	require.Equal(t, fencing.None, goal.Granted([]Report{in("a", 3, 9), in("b", 4, 7), in("c", 3, 8)}))
 }
 
 func TestStandaloneFloor(t *testing.T) {
@@ -168,6 +203,9 @@ func TestStandaloneFloor(t *testing.T) {
 	floor, ok := StandaloneFloor([]Report{live(1, 7, 5, fencing.MaxToken), former(1, 3, 9, fencing.MaxToken), silent})
 	require.True(t, ok)
 	require.Equal(t, 9+Jump, floor)
+	floor, _ = StandaloneFloor([]Report{live(1, 7, 5, fencing.MaxToken), former(1, 3, 9, fencing.MaxToken),
+		live(1, 8, 5, fencing.MaxToken)})
+	require.Equal(t, 9+VoteJump, floor, "a quorum votes")
 	_, ok = StandaloneFloor([]Report{live(1, 7, 5, fencing.MaxToken), empty, empty})
 	require.False(t, ok, "an emptied node reports nothing")
 	floor, ok = StandaloneFloor([]Report{former(1, 3, 0, fencing.MaxToken)})
@@ -180,5 +218,6 @@ func TestQuarantineLeft(t *testing.T) {
 	require.Equal(t, quarantine, QuarantineLeft(quarantine, 0, 0, gap))
 	require.Equal(t, 10*time.Second, QuarantineLeft(quarantine, 50*time.Second, gap-1, gap))
 	require.Zero(t, QuarantineLeft(quarantine, time.Hour, 0, gap))
-	require.Equal(t, quarantine, QuarantineLeft(quarantine, time.Hour, gap, gap), "nobody looked at the server for too long")
+	require.Equal(t, quarantine, QuarantineLeft(quarantine, time.Hour, gap, gap),
+		"nobody looked at the server for too long")
 }

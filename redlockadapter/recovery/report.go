@@ -9,6 +9,11 @@ import (
 // Jump is added to tokens in a recovery, to cover the grants that may have been forgotten.
 const Jump fencing.Token = 1 << 32
 
+// VoteJump is added to tokens in the recovery of a single node without a service, to cover the votes of the
+// node that no other node knows. They were not enough for a grant, but one of them may still be part of a
+// late one. A fleet of five nodes that are restarted once a week uses up 2^40 tokens in 63 years.
+const VoteJump fencing.Token = 1 << 26
+
 // State is the state of a node.
 type State struct {
 	// Version is the newest version of the policies that the node has seen. It refuses
@@ -42,6 +47,20 @@ type Report struct {
 	// Former is the state of the former run, of any age: a lower bound of the granted
 	// tokens, never a vote. Nil if there is none.
 	Former *State
+}
+
+// Node is a node of a fleet, as the process knows it that recovers its nodes.
+type Node struct {
+	Report
+	// Joining is the join nonce on an empty node.
+	Joining string
+	// Quarantine is the minimum time until that node may vote.
+	Quarantine time.Duration
+	// Joined is the time since the join nonce was put or repeated.
+	Joined time.Duration
+	// Saved: this run of the server is known to have written SavedFloor to disk. Without a service only.
+	Saved      bool
+	SavedFloor fencing.Token
 }
 
 // in reports whether the node votes in a fleet.

@@ -41,7 +41,8 @@ func TestConnectionIsMadeAgainAfterAPause(t *testing.T) {
 	var target atomic.Pointer[string]
 	first, second := start(t, 1), start(t, 2)
 	target.Store(&first)
-	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute, Clock: clock,
+	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute,
+		MaxSkew: time.Minute, Clock: clock,
 		Servers: redisconn.NewServers(), Failed: func() {}, Options: &redis.Options{Addr: "redis:6379",
 			Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, *target.Load())
@@ -73,8 +74,10 @@ func TestRequestForAnotherRunIsNotSent(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute,
-		Clock: engine.SystemClock(), Servers: redisconn.NewServers(), Failed: func() {}, Options: &redis.Options{Addr: start(t, 1)}})
+	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute,
+		MaxSkew: time.Minute,
+		Clock:   engine.SystemClock(), Servers: redisconn.NewServers(), Failed: func() {},
+		Options: &redis.Options{Addr: start(t, 1)}})
 	go c.Run(func() {})
 	defer c.Close()
 	set := redisconn.NewScript(`return redis.call('INCR', KEYS[1])`)
@@ -103,7 +106,8 @@ func TestUnknownScriptOnAnOldConnectionIsAnswered(t *testing.T) {
 		}
 		return false
 	})
-	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute, Clock: clock,
+	c := redisconn.New(redisconn.Config{Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute,
+		MaxSkew: time.Minute, Clock: clock,
 		Servers: redisconn.NewServers(), Failed: func() {}, Options: &redis.Options{Addr: mini.Addr()}})
 	go c.Run(func() {})
 	defer c.Close()

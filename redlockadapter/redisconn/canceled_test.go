@@ -1,82 +1,90 @@
 package redisconn
 
 import (
-	"bufio"
-	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
 )
 
+// echoServer is a server that holds every ECHO until the test lets it go on.
+type echoServer struct {
+	addr     string
+	received chan string   // the texts
+	reply    chan struct{} // lets one go on
+}
+
+func newEchoServer(t *testing.T) *echoServer {
+	t.Helper()
+	mini := miniredis.RunT(t)
+	e := &echoServer{addr: mini.Addr(), received: make(chan string, 10*maxBatch), reply: make(chan struct{}, 10*maxBatch)}
+	mini.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+		switch command {
+		case "INFO":
+			c.WriteBulk("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:1\r\nmaster_replid:1\r\n")
+			return true
+		case "ECHO":
+			e.received <- args[0]
+			<-e.reply
+		}
+		return false
+	})
+	return e
+}
+
+// connect returns a running connection.
+func (e *echoServer) connect(t *testing.T, config Config) *Conn {
+	t.Helper()
+	config.Options, config.MaxAge, config.MaxSkew = &redis.Options{Addr: e.addr}, time.Hour, time.Hour
+	config.Clock, config.Servers, config.Failed = engine.SystemClock(), NewServers(), func() {}
+	c := New(config)
+	go c.Run(func() {})
+	t.Cleanup(func() {
+		close(e.reply) // a failed test leaves requests behind
+		c.Close()
+	})
+	return c
+}
+
 // A canceled request that was not sent is answered and never sent. The requests around
 // it keep their replies.
 func TestCanceledRequestIsDropped(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{}) // outside the bubble: it resolves its host
-	synctest.Test(t, func(t *testing.T) {
-		c := New(Config{Options: &redis.Options{}, Timeout: time.Second, MaxAge: time.Hour, Clock: engine.SystemClock(), Failed: func() {}})
-		ours, server := net.Pipe()
-		defer server.Close()
-		c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours), checked: engine.SystemClock().Now()}
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			c.serve()
-		}()
-		received := make(chan string, 10)
-		reply := make(chan struct{})
-		go func() {
-			commands := bufio.NewReader(server)
-			for {
-				var line string
-				for range 5 { // of *2 $4 ECHO $1 x
-					var err error
-					if line, err = commands.ReadString('\n'); err != nil {
-						return
-					}
-				}
-				received <- line[:1]
-				<-reply
-				_, _ = server.Write([]byte("+" + line))
-			}
-		}()
-		var canceled atomic.Bool
-		answers := map[string]chan Reply{}
-		send := func(name string, may *atomic.Bool) {
-			r := NewCommand("ECHO", name)
-			answer := make(chan Reply, 1)
-			answers[name], r.Canceled = answer, may
-			r.Answer = func(_ int, r Reply) { answer <- r }
-			c.Send(r)
-		}
-		synctest.Wait() // until serve reads replies
-		send("a", &canceled)
-		require.Equal(t, "a", <-received)
-		send("b", &canceled)
-		send("c", nil)
-		canceled.Store(true)
-		reply <- struct{}{}
-		require.NoError(t, (<-answers["a"]).Err, "it was sent before it was canceled")
-		require.Equal(t, "c", <-received)
-		dropped := <-answers["b"]
-		require.ErrorIs(t, dropped.Err, ErrCanceled)
-		require.False(t, dropped.MaybeExecuted)
-		reply <- struct{}{}
-		require.NoError(t, (<-answers["c"]).Err)
+	e := newEchoServer(t)
+	c := e.connect(t, Config{Timeout: time.Minute})
+	var canceled atomic.Bool
+	answers := map[string]chan Reply{}
+	send := func(name string, may *atomic.Bool) {
+		r := NewCommand("ECHO", name)
+		answer := make(chan Reply, 1)
+		answers[name], r.Canceled = answer, may
+		r.Answer = func(_ int, r Reply) { answer <- r }
+		c.Send(r)
+	}
+	send("a", &canceled)
+	require.Equal(t, "a", <-e.received)
+	send("b", &canceled)
+	send("c", nil)
+	canceled.Store(true)
+	e.reply <- struct{}{}
+	require.Equal(t, "a", (<-answers["a"]).Word(0), "it was sent before it was canceled")
+	require.Equal(t, "c", <-e.received)
+	dropped := <-answers["b"]
+	require.ErrorIs(t, dropped.Err, ErrCanceled)
+	require.False(t, dropped.MaybeExecuted)
+	e.reply <- struct{}{}
+	require.Equal(t, "c", (<-answers["c"]).Word(0))
 
-		send("d", &canceled)
-		require.ErrorIs(t, (<-answers["d"]).Err, ErrCanceled, "on an idle connection, too")
-		send("e", nil)
-		require.Equal(t, "e", <-received)
-		reply <- struct{}{}
-		require.NoError(t, (<-answers["e"]).Err)
-		_ = ours.Close()
-		<-served
-	})
+	send("d", &canceled)
+	require.ErrorIs(t, (<-answers["d"]).Err, ErrCanceled, "on an idle connection, too")
+	send("e", nil)
+	require.Equal(t, "e", <-e.received)
+	e.reply <- struct{}{}
+	require.Equal(t, "e", (<-answers["e"]).Word(0))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ type Config struct {
 	Index int
 	// Prefix begins the name of every key.
 	Prefix string
-	// Timeout bounds the wait for a reply.
+	// Timeout bounds the wait for the replies to a batch.
 	Timeout time.Duration
 	// MaxAge is the time for which a connection is used after a check that the address
 	// still leads to its server. It is then made again, which is such a check: after a
@@ -39,38 +40,39 @@ type Config struct {
 	Servers *Servers
 	// Failed is called when the connection breaks or cannot be made. It must not block.
 	Failed func()
-	// Replied, if not nil, is called when the last request of a batch is answered, with
-	// the time since the batch was sent. Refused, if not nil, is called with the number
-	// of requests that the server answered with an error, or not at all. Both must not
-	// block.
+	// Replied, if not nil, is called when a batch of requests is answered, with the time
+	// since the batch was sent. Refused, if not nil, is called with the number of requests
+	// that the server answered with an error, or not at all. Both must not block.
 	Replied func(took time.Duration)
 	Refused func(requests int)
 }
 
-// Conn is a pipelined connection to one server. A request that finds it idle is
-// written at once, on the caller's goroutine. While replies are outstanding, requests
-// queue up, and are then written as one batch: so concurrent callers share system
-// calls and round trips. Requests keep their order. Methods may be called concurrently.
+const (
+	// maxBatch bounds the requests that are sent together. The timeout is for a whole batch, and the
+	// renewal of 10,000 leases may take longer.
+	maxBatch = 512
+	// After a failure the connection is not made again for a while, which doubles each
+	// time, so that a dead server costs little.
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// Conn is a connection to one server that is shared by many callers. While a batch of requests is
+// outstanding, further requests queue up, and are then sent as one pipeline of go-redis: so
+// concurrent callers share system calls and round trips. Requests keep their order. Methods may
+// be called concurrently.
 type Conn struct {
 	config  Config
 	options *redis.Options
 
-	wake chan struct{} // a request is queued, and there is no socket
-	done chan struct{} // closed when Run has ended
-
-	server    atomic.Pointer[string] // the connected run of the server; nil while disconnected
+	wake      chan struct{}          // a request is queued, or the connection is closed
+	done      chan struct{}          // closed when Run has ended
+	socket    atomic.Pointer[socket] // nil while disconnected; Run writes it
 	roundTrip atomic.Int64           // nanoseconds, smoothed; Run writes it
 
-	mu       sync.Mutex
-	socket   *socket    // nil while disconnected
-	queued   []*Request // not sent
-	batch    []*Request // sent together
-	answered int        // requests of the batch that are answered
-	closed   bool
-	sent     engine.Instant // when the batch was sent
-	timer    *time.Timer    // runs while a batch is outstanding; else nil
-	progress engine.Instant // when the batch was sent, or was last seen to advance
-	seen     int            // answered at that time
+	mu     sync.Mutex
+	queued []*Request // not sent
+	closed bool
 
 	// Used by Run only.
 	failures int
@@ -83,14 +85,15 @@ func New(config Config) *Conn {
 	return &Conn{config: config, options: options(config), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// options returns the settings of go-redis, which makes the network connection.
+// options returns the settings of go-redis.
 func options(config Config) *redis.Options {
 	o := *config.Options
 	o.Protocol = 2
 	// A script that go-redis repeats could arrive after its release.
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = config.Timeout, config.Timeout, config.Timeout, config.Timeout
+	o.DialTimeout, o.PoolTimeout = config.Timeout, config.Timeout
+	o.ReadTimeout, o.WriteTimeout = config.Timeout, config.Timeout
 	o.DialerRetries = 1
 	o.PoolSize, o.MaxConcurrentDials = 1, 1
 	o.PipelinePoolSize = -1
@@ -108,8 +111,8 @@ func (c *Conn) NewClient() *redis.Client { return redis.NewClient(c.options) }
 // Server returns the run of the connected server, or "" without a connection. A request on
 // a Conn without one waits until it is made, or fails.
 func (c *Conn) Server() string {
-	if server := c.server.Load(); server != nil {
-		return *server
+	if s := c.socket.Load(); s != nil {
+		return s.server
 	}
 	return ""
 }
@@ -117,24 +120,6 @@ func (c *Conn) Server() string {
 // RoundTrip returns the time that the server took to answer recent batches, 0 before the
 // first one.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.roundTrip.Load()) }
-
-// measured records the round trip of a batch.
-func (c *Conn) measured(took time.Duration) {
-	smoothed := time.Duration(c.roundTrip.Load())
-	c.roundTrip.Store(int64(smoothed + (took-smoothed)/4))
-	if c.config.Replied != nil {
-		c.config.Replied(took)
-	}
-}
-
-// setSocket replaces the socket. The caller holds mu.
-func (c *Conn) setSocket(s *socket) {
-	c.socket = s
-	c.server.Store(nil)
-	if s != nil {
-		c.server.Store(&s.server)
-	}
-}
 
 // Send sends a request, at once or with the next batch. It does not wait for a reply.
 func (c *Conn) Send(r *Request) {
@@ -157,103 +142,167 @@ func (c *Conn) Enqueue(r *Request) bool {
 	return true
 }
 
-// Flush sends the queued requests, unless a batch is outstanding: they follow it then.
+// Flush sends the queued requests, after the batch that is outstanding.
 func (c *Conn) Flush() {
-	c.mu.Lock()
-	if c.socket == nil {
-		c.mu.Unlock()
-		c.wakeUp()
-		return
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
-	if c.outstanding() || len(c.queued) == 0 {
-		c.mu.Unlock()
-		return
-	}
-	buffer := buffers.Get().(*[]byte)
-	s := c.socket
-	commands, dropped := c.nextBatch((*buffer)[:0])
-	c.mu.Unlock()
-	c.drop(dropped)
-	if len(commands) > 0 {
-		s.write(commands)
-	}
-	*buffer = commands
-	buffers.Put(buffer)
 }
 
-// buffers are reused by callers that write.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// Run connects, and sends requests until Close. It calls ready once, when the first attempt
+// to connect has succeeded or failed.
+func (c *Conn) Run(ready func()) {
+	defer close(c.done)
+	_, _ = c.connected() // the first request tries again
+	ready()
+	for range c.wake {
+		batch, closed := c.take()
+		for ; len(batch) > 0; batch, closed = c.take() {
+			c.exchange(batch)
+		}
+		if closed {
+			c.disconnect()
+			return
+		}
+	}
+}
 
-// outstanding reports whether a batch waits for replies. The caller holds mu.
-func (c *Conn) outstanding() bool { return c.answered < len(c.batch) }
-
-// nextBatch makes the queued requests the batch, except for those that must not be sent,
-// encodes them into b, and starts the timeout. Requests stay in the queue if the connection
-// is too old; it is made again. The caller holds mu; no batch is outstanding.
-func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []refusal) {
-	c.batch, c.answered = c.batch[:0], 0
+// take removes the next batch from the queue.
+func (c *Conn) take() (batch []*Request, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.queued), maxBatch)
+	batch, c.queued = c.queued[:n:n], c.queued[n:]
 	if len(c.queued) == 0 {
-		return b, nil
+		c.queued = nil // not to keep answered requests alive
 	}
-	if c.tooOld(c.socket) {
-		c.socket.hangUp()
-		return b, nil
-	}
-	for _, r := range c.queued {
-		if err := r.refused(c.config.Index, c.socket.server); err != nil {
-			dropped = append(dropped, refusal{r, err})
-			continue
+	return batch, c.closed
+}
+
+// connected returns the socket. It makes a new one if there is none, or if the address of the
+// present one was not checked for too long, unless that failed a moment ago.
+func (c *Conn) connected() (*socket, error) {
+	if s := c.socket.Load(); s != nil {
+		if !c.tooOld(s) {
+			return s, nil
 		}
-		b = r.encode(b, c.socket, false)
-		c.batch = append(c.batch, r)
+		c.disconnect()
 	}
-	clear(c.queued)
-	c.queued = c.queued[:0]
-	if len(c.batch) > 0 {
-		c.sent = c.config.Clock.Now()
-		c.progress, c.seen = c.sent, 0
-		if c.timer == nil {
-			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
-		}
+	if c.failures > 0 && c.config.Clock.Now().Since(c.failedAt) < min(minBackoff<<min(c.failures, 6), maxBackoff) {
+		return nil, c.lastErr
 	}
-	return b, dropped
+	s, err := dial(c.config, c.options)
+	if err == nil && c.tooOld(s) {
+		s.close()
+		err = fmt.Errorf("connect to %s: it took longer than a connection may be used without a check (%v)",
+			c.Addr(), c.config.MaxAge)
+	}
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	c.socket.Store(s)
+	return s, nil
 }
 
 // tooOld reports whether the address of a socket was not checked for too long.
-func (c *Conn) tooOld(s *socket) bool { return c.config.Clock.Now().Since(s.checked) > c.config.MaxAge }
-
-// refusal is a request that must not be sent, and why.
-type refusal struct {
-	request *Request
-	err     error
+func (c *Conn) tooOld(s *socket) bool {
+	checked := s.checked.Load()
+	return checked == nil || c.config.Clock.Now().Since(*checked) > c.config.MaxAge
 }
 
-// drop answers requests that were not sent.
-func (c *Conn) drop(refused []refusal) {
-	for _, r := range refused {
-		r.request.Answer(c.config.Index, Reply{Err: r.err})
+// fail records a failure and returns the error for the requests.
+func (c *Conn) fail(err error) error {
+	c.failures++
+	c.failedAt = c.config.Clock.Now()
+	c.lastErr = errors.Join(ErrDown, err)
+	c.config.Failed()
+	return c.lastErr
+}
+
+// disconnect drops the socket.
+func (c *Conn) disconnect() {
+	if s := c.socket.Swap(nil); s != nil {
+		s.close()
 	}
 }
 
-// checkTimeout closes the socket of a server that does not reply. A large batch, such
-// as the renewal of 10,000 leases, may take longer than the timeout: a server that
-// answered part of it gets another timeout for the rest.
-func (c *Conn) checkTimeout() {
-	now := c.config.Clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	left := c.config.Timeout - now.Since(c.progress)
-	switch {
-	case c.socket == nil || !c.outstanding():
-		c.timer = nil
-	case left <= 0 && c.answered > c.seen:
-		c.progress, c.seen = now, c.answered
-		c.timer.Reset(c.config.Timeout)
-	case left <= 0:
-		c.timer = nil
-		c.socket.hangUp()
-	default:
-		c.timer.Reset(left)
+// exchange sends requests as one pipeline, and passes the replies to them.
+func (c *Conn) exchange(batch []*Request) {
+	s, err := c.connected()
+	if err != nil {
+		c.refused(len(batch))
+		for _, r := range batch {
+			r.Answer(c.config.Index, Reply{Err: err})
+		}
+		return
+	}
+	sent := batch[:0]
+	for _, r := range batch {
+		if err := r.refused(c.config.Index, s.server); err != nil {
+			r.Answer(c.config.Index, Reply{Err: err})
+		} else {
+			sent = append(sent, r)
+		}
+	}
+	if len(sent) == 0 {
+		return
+	}
+	began := engine.MonotonicClock().Now() // a suspended machine says nothing about the server
+	replies, err := s.call(sent, false)
+	if took := engine.MonotonicClock().Now().Since(began); err == nil {
+		c.measured(took)
+	}
+	c.answer(s, sent, replies, err)
+	if len(sent) > 1 {
+		runtime.Gosched() // callers that were answered may add to the next batch
+	}
+}
+
+// measured records the round trip of a batch.
+func (c *Conn) measured(took time.Duration) {
+	smoothed := c.RoundTrip()
+	c.roundTrip.Store(int64(smoothed + (took-smoothed)/4))
+	if c.config.Replied != nil {
+		c.config.Replied(took)
+	}
+}
+
+// answer passes replies to their requests. A request whose script the server does not know is
+// sent again with its text. err is why the connection cannot be used any more.
+func (c *Conn) answer(s *socket, sent []*Request, replies []Reply, err error) {
+	c.failures = 0
+	if err != nil {
+		c.disconnect()
+		err = c.fail(err)
+	}
+	var unknown []*Request
+	for i, r := range sent {
+		got := replies[i]
+		switch {
+		case got.MaybeExecuted:
+			got.Err = err
+		case got.noScript() && (err != nil || c.tooOld(s)):
+			got.Err = ErrDown
+		case got.noScript():
+			unknown = append(unknown, r)
+			continue
+		}
+		if got.Err != nil {
+			c.refused(1)
+		}
+		r.Answer(c.config.Index, got)
+	}
+	if len(unknown) > 0 {
+		replies, err := s.call(unknown, true)
+		c.answer(s, unknown, replies, err)
+	}
+}
+
+// refused reports requests that failed.
+func (c *Conn) refused(requests int) {
+	if requests > 0 && c.config.Refused != nil {
+		c.config.Refused(requests)
 	}
 }
 
@@ -306,27 +355,21 @@ func (b Bound) Info(ctx context.Context) (Info, error) {
 // one that must not be a node. On the open connection the old server would answer for
 // itself.
 func (c *Conn) Verify(ctx context.Context) error {
-	c.mu.Lock()
-	s := c.socket
-	c.mu.Unlock()
+	s := c.socket.Load()
 	if s == nil {
 		return nil // the next request connects, which checks the server
 	}
 	began := c.config.Clock.Now()
 	server, err := probe(ctx, c.config, c.options)
-	if err != nil && !errors.Is(err, ErrSetup) {
+	switch {
+	case err != nil && !errors.Is(err, ErrSetup):
 		return err // the connection is not used for longer than MaxAge
-	}
-	if err == nil && server == s.server {
-		c.mu.Lock()
-		s.checked = began
-		c.mu.Unlock()
+	case err == nil && server == s.server:
+		s.checked.Store(&began)
 		return nil
 	}
-	c.mu.Lock()
-	s.checked = engine.Instant{} // requests wait for the next connection
-	c.mu.Unlock()
-	s.hangUp()
+	s.checked.Store(nil) // requests wait for the next connection
+	s.close()            // with a batch that is outstanding
 	return err
 }
 
@@ -334,18 +377,7 @@ func (c *Conn) Verify(ctx context.Context) error {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
-	if c.socket != nil && !c.outstanding() {
-		c.socket.hangUp()
-	}
 	c.mu.Unlock()
-	c.wakeUp()
+	c.Flush()
 	<-c.done
-}
-
-// wakeUp has Run look at the queue.
-func (c *Conn) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }

@@ -28,7 +28,8 @@ func ExampleConn() {
 		return command == "INFO"
 	})
 
-	c := redisconn.New(redisconn.Config{Options: &redis.Options{Addr: mini.Addr()}, Prefix: "{ns}:", Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute,
+	c := redisconn.New(redisconn.Config{Options: &redis.Options{Addr: mini.Addr()}, Prefix: "{ns}:",
+		Timeout: 10 * time.Second, MaxAge: time.Minute, MaxSkew: time.Minute,
 		Clock: engine.MonotonicClock(), Servers: redisconn.NewServers(), Failed: func() {}})
 	go c.Run(func() {})
 	defer c.Close()

@@ -1,11 +1,11 @@
 package redisconn
 
 import (
-	"bufio"
-	"fmt"
-	"io"
+	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Reply is the answer of a server to a request.
@@ -47,97 +47,43 @@ func (e RedisError) endsConnection() bool {
 	return false
 }
 
-const (
-	// maxBulk bounds one string of a reply, and the number of strings.
-	maxBulk = 1 << 24
-	// firstWords bounds the memory that is allocated before the strings arrive: a
-	// server can announce more than it sends.
-	firstWords = 64
-)
-
-// readReply reads the next reply. It returns an error only if the connection is
-// unusable; an error reply is in Reply.Err.
-func readReply(r *bufio.Reader) (Reply, error) {
-	kind, rest, err := readLine(r)
-	if err != nil {
-		return Reply{}, err
-	}
-	switch kind {
-	case '-':
-		return Reply{Err: RedisError(rest)}, nil
-	case ':':
-		n, err := strconv.ParseInt(string(rest), 10, 64)
-		if err != nil || n < 0 {
-			return Reply{}, fmt.Errorf("%w: integer %q", ErrProtocol, rest)
-		}
-		return Reply{Int: n}, nil
-	case '+':
-		return Reply{Words: []string{string(rest)}}, nil
-	case '$':
-		text, err := readBulk(r, rest)
-		return Reply{Words: []string{text}}, err
-	case '*':
-		n, err := strconv.Atoi(string(rest))
-		if err != nil || n > maxBulk {
-			return Reply{}, fmt.Errorf("%w: array of %q", ErrProtocol, rest)
-		}
-		words := make([]string, 0, min(max(n, 0), firstWords))
-		for range n {
-			word, err := readWord(r)
-			if err != nil {
-				return Reply{}, err
-			}
-			words = append(words, word)
-		}
-		return Reply{Words: words}, nil
-	}
-	return Reply{}, fmt.Errorf("%w: %q", ErrProtocol, rest)
+// noScript reports whether the server does not know the script of a request, and has not run it.
+func (r Reply) noScript() bool {
+	refused, _ := r.Err.(RedisError) //nolint:errorlint // replyOf returns it unwrapped
+	return refused.Code() == "NOSCRIPT"
 }
 
-// readLine reads a line and returns its first byte and the rest.
-func readLine(r *bufio.Reader) (kind byte, rest []byte, err error) {
-	line, err := r.ReadSlice('\n')
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(line) < 3 {
-		return 0, nil, ErrProtocol
-	}
-	return line[0], line[1 : len(line)-2], nil
-}
-
-// readWord reads an element of an array: a string or an integer.
-func readWord(r *bufio.Reader) (string, error) {
-	kind, rest, err := readLine(r)
+// replyOf converts a reply of go-redis. Without a reply, the server may have executed the request.
+func replyOf(value any, err error) Reply {
+	var refused redis.Error
 	switch {
+	case errors.Is(err, redis.Nil):
+		return Reply{Words: []string{""}}
+	case errors.As(err, &refused):
+		return Reply{Err: RedisError(refused.Error())}
 	case err != nil:
-		return "", err
-	case kind == ':' || kind == '+':
-		return string(rest), nil
-	case kind == '$':
-		return readBulk(r, rest)
+		return Reply{Err: err, MaybeExecuted: true}
 	}
-	return "", fmt.Errorf("%w: element %q", ErrProtocol, rest)
+	switch value := value.(type) {
+	case int64:
+		return Reply{Int: value}
+	case []any:
+		words := make([]string, len(value))
+		for i := range value {
+			words[i] = wordOf(value[i])
+		}
+		return Reply{Words: words}
+	}
+	return Reply{Words: []string{wordOf(value)}}
 }
 
-func readBulk(r *bufio.Reader, length []byte) (string, error) {
-	size, err := strconv.Atoi(string(length))
-	if err != nil || size > maxBulk {
-		return "", fmt.Errorf("%w: string of %q bytes", ErrProtocol, length)
+// wordOf returns a string or an integer in a reply as text, and "" for a null.
+func wordOf(value any) string {
+	switch value := value.(type) {
+	case string:
+		return value
+	case int64:
+		return strconv.FormatInt(value, 10)
 	}
-	if size < 0 {
-		return "", nil // a null
-	}
-	var text strings.Builder
-	if _, err := io.CopyN(&text, r, int64(size)); err != nil {
-		return "", err
-	}
-	end, err := r.ReadSlice('\n')
-	if err != nil {
-		return "", err
-	}
-	if string(end) != "\r\n" {
-		return "", fmt.Errorf("%w: a string that is longer than %d bytes", ErrProtocol, size)
-	}
-	return text.String(), nil
+	return ""
 }

@@ -3,34 +3,27 @@ package redisconn
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"strconv"
 	"sync/atomic"
 )
 
 // Script is a Lua script. A server knows it by the hash of its text.
 type Script struct {
-	text   string
-	bySHA  string // the beginning of an EVALSHA call, encoded
-	byText string // the beginning of an EVAL call, encoded
+	text, hash any // strings
 }
 
 // NewScript returns a script with this text.
 func NewScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &Script{text: text,
-		bySHA:  string(appendArgs(nil, "evalsha", hex.EncodeToString(sum[:]))),
-		byText: string(appendArgs(nil, "eval", text))}
+	return &Script{text: text, hash: hex.EncodeToString(sum[:])}
 }
 
 // Request is a script call or a plain command. One Request can be sent to several
 // servers. It must not be changed once it is sent.
 type Request struct {
-	script     *Script
+	script     *Script  // nil for a plain command
 	keys       []string // in the life of the server; their prefix differs from server to server
 	globalKeys []string // outside any life
-	args       []byte   // encoded
-	argCount   int
-	plain      string // a complete encoded command; replaces the script
+	args       []any    // strings; those of a plain command begin with its name
 
 	// Answer is called exactly once for each connection that the request is sent on,
 	// with the connection's Config.Index. It must not block.
@@ -45,11 +38,18 @@ type Request struct {
 
 // NewRequest returns a call of a script on keys of the server's life.
 func NewRequest(s *Script, keys []string, args ...string) *Request {
-	size := 0
-	for _, arg := range args {
-		size += len(arg) + len("$1234\r\n\r\n")
+	return &Request{script: s, keys: keys, args: anys(args)}
+}
+
+// NewCommand returns a plain command, such as INFO.
+func NewCommand(args ...string) *Request { return &Request{args: anys(args)} }
+
+func anys(args []string) []any {
+	all := make([]any, len(args))
+	for i, arg := range args {
+		all[i] = arg
 	}
-	return &Request{script: s, keys: keys, args: appendArgs(make([]byte, 0, size), args...), argCount: len(args)}
+	return all
 }
 
 // WithGlobalKeys appends keys whose names contain no life.
@@ -69,51 +69,24 @@ func (r *Request) refused(index int, server string) error {
 	return nil
 }
 
-// NewCommand returns a plain command, such as INFO.
-func NewCommand(args ...string) *Request {
-	b := append([]byte{'*'}, strconv.Itoa(len(args))...)
-	return &Request{plain: string(appendArgs(append(b, "\r\n"...), args...))}
-}
-
-// encode appends the request as the server of s reads it. A script is named by its
-// hash, or sent with its text.
-func (r *Request) encode(b []byte, s *socket, withText bool) []byte {
-	if r.plain != "" {
-		return append(b, r.plain...)
+// command returns the request as the server of s reads it. A script is named by its hash, or sent with its
+// text.
+func (r *Request) command(s *socket, withText bool) []any {
+	if r.script == nil {
+		return r.args
 	}
 	keys := len(r.keys) + len(r.globalKeys)
-	b = append(b, '*')
-	b = strconv.AppendInt(b, int64(3+keys+r.argCount), 10)
-	b = append(b, "\r\n"...)
+	all := make([]any, 0, 3+keys+len(r.args))
 	if withText {
-		b = append(b, r.script.byText...)
+		all = append(all, "eval", r.script.text, keys)
 	} else {
-		b = append(b, r.script.bySHA...)
+		all = append(all, "evalsha", r.script.hash, keys)
 	}
-	b = appendArgs(b, strconv.Itoa(keys))
 	for _, key := range r.keys {
-		b = appendBulk(b, s.lifePrefix, key)
+		all = append(all, s.lifePrefix+key)
 	}
 	for _, key := range r.globalKeys {
-		b = appendBulk(b, s.prefix, key)
+		all = append(all, s.prefix+key)
 	}
-	return append(b, r.args...)
-}
-
-// appendArgs appends arguments in the Redis protocol.
-func appendArgs(b []byte, args ...string) []byte {
-	for _, arg := range args {
-		b = appendBulk(b, arg, "")
-	}
-	return b
-}
-
-// appendBulk appends one argument, given in two parts.
-func appendBulk(b []byte, prefix, rest string) []byte {
-	b = append(b, '$')
-	b = strconv.AppendInt(b, int64(len(prefix)+len(rest)), 10)
-	b = append(b, "\r\n"...)
-	b = append(b, prefix...)
-	b = append(b, rest...)
-	return append(b, "\r\n"...)
+	return append(all, r.args...)
 }

@@ -43,9 +43,11 @@ func (f Info) check(addr string) error {
 	case f["role"] != "master":
 		return SetupError(addr, "it is a replica of %s:%s; use independent masters", f["master_host"], f["master_port"])
 	case f["connected_slaves"] != "" && f["connected_slaves"] != "0":
-		return SetupError(addr, "it has %s replicas, and a failover to one of them would lose votes; use independent masters", f["connected_slaves"])
+		return SetupError(addr, "it has %s replicas, and a failover to one of them would lose votes; use independent masters",
+			f["connected_slaves"])
 	case f["maxmemory_policy"] != "noeviction":
-		return SetupError(addr, "its maxmemory-policy is %s, which may evict locks; set it to noeviction", f["maxmemory_policy"])
+		return SetupError(addr, "its maxmemory-policy is %s, which may evict locks; set it to noeviction",
+			f["maxmemory_policy"])
 	case f["arch_bits"] == "32":
 		return SetupError(addr, "it is a 32-bit build, whose scripts cannot count to 2^53; use a 64-bit one")
 	case f["run_id"] == "" || f["master_replid"] == "":

@@ -1,29 +1,23 @@
 package redisconn
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// socket is one network connection to one run of a server. go-redis
-// dials, encrypts and authenticates. From then on Conn alone uses the connection, so
-// that callers can write while another goroutine reads.
+// socket is one network connection to one run of a server. Only one goroutine calls the server on it.
 type socket struct {
 	client     *redis.Client
-	conn       net.Conn
-	reader     *bufio.Reader
-	server     string         // the run of the server
-	checked    engine.Instant // when the address was last known to lead to this server; guarded by Conn.mu
-	prefix     string         // begins the names of all keys
-	lifePrefix string         // begins the names of the keys of this life
+	conn       *redis.Conn
+	server     string                         // the run of the server
+	checked    atomic.Pointer[engine.Instant] // when the address was last known to lead to this server; nil if it does not
+	prefix     string                         // begins the names of all keys
+	lifePrefix string                         // begins the names of the keys of this life
 }
 
 // dial connects to a server and checks that it may be a node.
@@ -31,36 +25,41 @@ func dial(config Config, options *redis.Options) (*socket, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*config.Timeout)
 	defer cancel()
 	began := config.Clock.Now()
-	o := *options
-	dialer := o.Dialer
-	if dialer == nil {
-		dialer = redis.NewDialer(&o)
-	}
-	var mu sync.Mutex
-	var last net.Conn
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dialer(ctx, network, addr)
-		mu.Lock()
-		defer mu.Unlock()
-		last = conn
-		return conn, err
-	}
-	server := ""
+	o, server := *options, ""
 	o.OnConnect = onConnect(o.OnConnect, config, &server, config.Preload)
-	s := &socket{client: redis.NewClient(&o), checked: began, prefix: config.Prefix}
-	if err := s.client.Conn().Ping(ctx).Err(); err != nil {
-		_ = s.client.Close() // the first error counts
+	client := redis.NewClient(&o)
+	s := &socket{client: client, conn: client.Conn(), prefix: config.Prefix}
+	s.checked.Store(&began)
+	if err := s.conn.Ping(ctx).Err(); err != nil {
+		s.close()
 		return nil, fmt.Errorf("connect to %s: %w", o.Addr, err)
 	}
-	mu.Lock()
-	s.conn, s.server, s.lifePrefix = last, server, config.Prefix+server+":"
-	mu.Unlock()
-	if err := s.conn.SetDeadline(time.Time{}); err != nil { // go-redis set one
-		s.close()
-		return nil, err
-	}
-	s.reader = bufio.NewReaderSize(s.conn, 1<<14)
+	s.server, s.lifePrefix = server, config.Prefix+server+":"
 	return s, nil
+}
+
+// call sends requests as one pipeline, and returns a reply to each. err is why the connection cannot
+// be used any more. A request without a reply may have been executed.
+func (s *socket) call(batch []*Request, withText bool) (replies []Reply, err error) {
+	ctx := context.Background() // the timeouts of the options apply
+	pipe := s.conn.Pipeline()
+	commands, replies := make([]*redis.Cmd, len(batch)), make([]Reply, len(batch))
+	for i, r := range batch {
+		commands[i] = redis.NewCmd(ctx, r.command(s, withText)...)
+		_ = pipe.Process(ctx, commands[i]) // Exec sends it
+	}
+	_, failed := pipe.Exec(ctx)
+	for i, command := range commands {
+		replies[i] = replyOf(command.Result())
+		refused, _ := replies[i].Err.(RedisError) //nolint:errorlint // replyOf returns it unwrapped
+		switch {
+		case replies[i].MaybeExecuted:
+			err = failed
+		case refused.endsConnection() && batch[i].script != nil: // the scripts work without the rights of plain commands
+			replies[i].MaybeExecuted, err = true, refused
+		}
+	}
+	return replies, err
 }
 
 // probe returns the run of the server that the address leads to, after checking that it
@@ -78,7 +77,8 @@ func probe(ctx context.Context, config Config, options *redis.Options) (server s
 
 // onConnect returns a hook that identifies the server before anything else is sent on a new
 // connection, and loads scripts.
-func onConnect(first func(context.Context, *redis.Conn) error, config Config, server *string, preload []*Script) func(context.Context, *redis.Conn) error {
+func onConnect(first func(context.Context, *redis.Conn) error, config Config, server *string,
+	preload []*Script) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) (err error) {
 		if first != nil {
 			if err := first(ctx, conn); err != nil {
@@ -90,7 +90,7 @@ func onConnect(first func(context.Context, *redis.Conn) error, config Config, se
 		}
 		pipe := conn.Pipeline()
 		for _, s := range preload {
-			pipe.ScriptLoad(ctx, s.text)
+			pipe.ScriptLoad(ctx, s.text.(string))
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("load scripts on %s: %w", config.Options.Addr, err)
@@ -112,7 +112,8 @@ func identify(ctx context.Context, conn *redis.Conn, config Config) (server stri
 		return "", err
 	}
 	if skew := info.skew(before, config.Clock.Now().Time()); skew.Abs() > config.MaxSkew {
-		return "", SetupError(addr, "its clock is off by %v, more than MaxSkew (%v); synchronize it, or raise MaxSkew", skew, config.MaxSkew)
+		return "", SetupError(addr, "its clock is off by %v, more than MaxSkew (%v); synchronize it, or raise MaxSkew", skew,
+			config.MaxSkew)
 	}
 	if other := config.Servers.claim(info.server(), addr); other != addr {
 		return "", SetupError(addr, "it is the same server as %s; a server has one vote", other)
@@ -120,18 +121,5 @@ func identify(ctx context.Context, conn *redis.Conn, config Config) (server stri
 	return info.server(), nil
 }
 
-// close ends the socket and frees the client of go-redis.
-func (s *socket) close() {
-	s.hangUp()
-	_ = s.client.Close() // its connection is closed already
-}
-
-// hangUp closes the network connection. The reader gets an error.
-func (s *socket) hangUp() { _ = s.conn.Close() }
-
-// write sends encoded commands. After a failure the reader gets an error.
-func (s *socket) write(commands []byte) {
-	if _, err := s.conn.Write(commands); err != nil {
-		s.hangUp()
-	}
-}
+// close ends the connection. A call that waits for replies fails.
+func (s *socket) close() { _ = s.client.Close() } // it may be closed already

@@ -1,60 +1,51 @@
 package redisconn
 
 import (
-	"bufio"
-	"net"
+	"context"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/leased-project/leased/lease/engine"
 )
 
-// A server that answers a large batch one by one is not cut off, however long the
-// whole batch takes. A server that stops answering is.
-func TestTimeoutAppliesToProgressNotToTheWholeBatch(t *testing.T) {
+// The timeout is for one batch, and batches are bounded: a server that answers many requests one by
+// one is not cut off, however long that takes.
+func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
-	const batch = 10
-	for name, answered := range map[string]int{"all are answered": batch, "the server stops after 6": 6, "nothing is answered": 0} {
-		t.Run(name, func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{}) // outside the bubble: it resolves its host
-			synctest.Test(t, func(t *testing.T) {
-				c := New(Config{Options: &redis.Options{}, Timeout: 250 * time.Millisecond, MaxAge: time.Hour, Clock: engine.SystemClock(), Failed: func() {}})
-				ours, server := net.Pipe()
-				defer server.Close()
-				c.socket = &socket{client: client, conn: ours, reader: bufio.NewReader(ours), checked: engine.SystemClock().Now()}
-				served := make(chan struct{})
-				go func() {
-					defer close(served)
-					c.serve()
-				}()
-				go func() {
-					commands := bufio.NewReader(server)
-					for range 3 * batch { // lines
-						_, _ = commands.ReadString('\n')
-					}
-					for range answered {
-						<-time.After(200 * time.Millisecond)
-						_, _ = server.Write([]byte("+PONG\r\n"))
-					}
-				}()
-				synctest.Wait() // until serve reads replies; else it sends a part of the batch
-				replies := make(chan Reply, batch)
-				for range batch {
-					r := NewCommand("PING")
-					r.Answer = func(_ int, r Reply) { replies <- r }
-					c.Enqueue(r)
-				}
-				c.Flush()
-				for i := range batch {
-					require.Equal(t, i < answered, (<-replies).Err == nil, "reply %d", i)
-				}
-				_ = ours.Close()
-				<-served
-			})
-		})
+	e := newEchoServer(t)
+	var batches atomic.Int32
+	c := e.connect(t, Config{Timeout: time.Minute, Replied: func(time.Duration) { batches.Add(1) }})
+	const requests = 1 + 2*maxBatch + 1 // the first one is sent by itself
+	replies := make(chan Reply, requests)
+	for i := range requests {
+		r := NewCommand("ECHO", "x")
+		r.Answer = func(_ int, r Reply) { replies <- r }
+		c.Send(r)
+		if i == 0 {
+			<-e.received
+		}
 	}
+	for range requests {
+		e.reply <- struct{}{}
+	}
+	for range requests {
+		require.NoError(t, (<-replies).Err)
+	}
+	require.EqualValues(t, 4, batches.Load())
+}
+
+// A server that stops answering is disconnected after the timeout. It may have executed the requests
+// that it did not answer.
+func TestSilentServerIsDisconnected(t *testing.T) {
+	t.Parallel()
+	e := newEchoServer(t)
+	c := e.connect(t, Config{Timeout: 200 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := c.Do(ctx, NewCommand("ECHO", "x"))
+	require.ErrorIs(t, err, ErrDown)
+	require.True(t, got.MaybeExecuted)
+	require.Empty(t, c.Server())
+	e.reply <- struct{}{}
 }

@@ -20,12 +20,17 @@ if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'ve
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local nonce, granted, mine, left, holder, token = ARGV[3], tonumber(ARGV[8]), true, 0, nil, 0
+local untils, fields = {}, {}
 for i = 2, #KEYS do
   local owner, deadline, last, counter, released =
     unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released'))
   if released == nonce then return {'ended'} end
   if granted and granted <= tonumber(redis.call('HGET', KEYS[i], 'ended') or 0) then return {'ended'} end
   local remaining = (deadline or 0) - now
+  untils[i], fields[i] = now + ARGV[4], {'nonce', nonce, 'details', ARGV[5]}
+  if owner == nonce then -- a renewal may have changed its TTL and its details
+    untils[i], fields[i] = math.max(untils[i], tonumber(deadline)), {}
+  end
   if not owner or owner == '' or remaining <= 0 then
     mine = false
   elseif owner ~= nonce then
@@ -48,10 +53,10 @@ elseif not mine then
 end
 if token > tonumber(ceiling) then return {'ceiling'} end
 
-local text, deadline = string.format('%d', token), string.format('%d', now + ARGV[4])
+local text = string.format('%d', token)
 for i = 2, #KEYS do
-  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', deadline, 'token', granted and ARGV[8] or text,
-    'details', ARGV[5])
+  redis.call('HSET', KEYS[i], 'until', string.format('%d', untils[i]), 'token', granted and ARGV[8] or text,
+    unpack(fields[i]))
   if granted then redis.call('HSET', KEYS[i], 'counter', text) end
   if ARGV[6] ~= '' then redis.call('ZREM', (string.gsub(KEYS[i], ':lock:', ':waiting:', 1)), ARGV[6]) end
 end

@@ -35,7 +35,8 @@ func (a *Attempt) Acquire(waiter, ticket string, granted fencing.Token) *redisco
 	if granted != fencing.None {
 		known = granted.String()
 	}
-	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details,
+	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL),
+		a.Details,
 		waiter, ticket, known)
 }
 
@@ -46,7 +47,8 @@ func (a *Attempt) Raise(token fencing.Token) *redisconn.Request {
 
 // Renew extends the lease with this token by its TTL.
 func (a *Attempt) Renew(token fencing.Token) *redisconn.Request {
-	return redisconn.NewRequest(renewScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, token.String())
+	return redisconn.NewRequest(renewScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL),
+		a.Details, token.String())
 }
 
 func (a *Attempt) version() string { return strconv.FormatUint(a.Version, 10) }
@@ -124,7 +126,8 @@ func (r *Release) Request() *redisconn.Request {
 	if r.Late {
 		late = "1"
 	}
-	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake), late, r.Token.String())
+	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake),
+		late, r.Token.String())
 }
 
 // Woken reports whether a reply to a release says that a process was woken.

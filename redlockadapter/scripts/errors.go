@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
@@ -14,7 +15,7 @@ var (
 	// ErrEmpty: the node has no state.
 	ErrEmpty = errors.New("node has no state and does not vote yet")
 	// ErrFleet: the node votes in another fleet.
-	ErrFleet = errors.New("node belongs to another fleet: to a service, or to processes with other addresses or another MaxTTL")
+	ErrFleet = recovery.ErrFleet
 	// ErrCeiling: the node may not accept a larger token.
 	ErrCeiling = errors.New("node has reached the ceiling of its tokens")
 	// ErrEnded: the attempt was released.

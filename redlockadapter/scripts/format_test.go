@@ -15,7 +15,8 @@ import (
 // names.
 func TestFormatRefusalIsNoVote(t *testing.T) {
 	t.Parallel()
-	for _, words := range [][]string{{"format"}, {"format", ""}, {"format", "1"}, {"format", "01"}, {"format", "0"}, {"format", "x"}, {"format", "2"}} {
+	for _, words := range [][]string{{"format"}, {"format", ""}, {"format", "1"}, {"format", "01"}, {"format", "0"},
+		{"format", "x"}, {"format", "2"}} {
 		reply := redisconn.Reply{Words: words}
 		vote, err := Vote(reply)
 		require.Equal(t, quorum.Vote{State: quorum.Refused}, vote, "%q", words)

@@ -36,7 +36,8 @@ func FuzzAnswers(f *testing.F) {
 		}
 		if state, err := parseState(words); err == nil && state != nil {
 			require.Less(t, state.Version, uint64(1)<<53)
-			require.True(t, state.Max <= fencing.MaxToken && state.Floor <= fencing.MaxToken && state.Ceiling <= fencing.MaxToken)
+			require.True(t, state.Max <= fencing.MaxToken && state.Floor <= fencing.MaxToken &&
+				state.Ceiling <= fencing.MaxToken)
 		}
 		if names, err := listed(redisconn.Reply{Words: words[:len(words)%7]}); err == nil {
 			require.Less(t, len(names), len(words))

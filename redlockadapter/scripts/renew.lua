@@ -5,6 +5,7 @@
 -- Reply the token, or {reason, ...}:
 --       empty, format FORMAT, fleet FLEET, version VERSION, ended, taken
 --
+-- A renewal never shortens the time that an earlier one gave: it may be a late copy with another TTL.
 -- A renewal is not a vote: the node's counter stays, or grows to the lease's token. If the lease expired
 -- on this node or was never here, as after a restart, the node takes it back, unless
 --   - this lease, or one with a larger token, was released or broken;
@@ -19,7 +20,7 @@ if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'ve
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local nonce, token, counters = ARGV[3], tonumber(ARGV[6]), {}
+local nonce, token, counters, untils = ARGV[3], tonumber(ARGV[6]), {}, {}
 for i = 2, #KEYS do
   local owner, deadline, last, counter, released, ended =
     unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released', 'ended'))
@@ -28,12 +29,14 @@ for i = 2, #KEYS do
   local other = owner and owner ~= '' and owner ~= nonce
   if other and (current or tonumber(last) > token) then return {'taken'} end
   counters[i] = math.max(tonumber(last or max), tonumber(counter or 0))
+  untils[i] = now + ARGV[4]
+  if owner == nonce then untils[i] = math.max(untils[i], tonumber(deadline)) end
   if owner ~= nonce or not current then
     if token > tonumber(ceiling) or last and counters[i] < tonumber(floor) then return {'taken'} end
   end
 end
 for i = 2, #KEYS do
-  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', string.format('%d', now + ARGV[4]), 'token', ARGV[6],
+  redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', string.format('%d', untils[i]), 'token', ARGV[6],
     'details', ARGV[5])
   if counters[i] > token then redis.call('HSET', KEYS[i], 'counter', string.format('%d', counters[i])) end
 end

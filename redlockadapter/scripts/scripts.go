@@ -53,9 +53,6 @@ func Text(name string) (string, error) {
 // docs/adr/0030-frozen-formats.md.
 const FormatVersion = 1
 
-// StandaloneVersion is the version of a fleet without a service.
-const StandaloneVersion = 1
-
 // The names of keys. The name of every key but one contains the life of the server, so
 // that a restarted server has no state under its new name.
 //

@@ -129,7 +129,8 @@ func (j Join) Put(ctx context.Context, c Node) (waited time.Duration, err error)
 	if j.Again {
 		voters = "1"
 	}
-	got, err := c.Do(ctx, redisconn.NewRequest(joinScript, []string{nodeKey}, j.Nonce, strconv.FormatUint(j.Version, 10), j.Fleet,
+	got, err := c.Do(ctx, redisconn.NewRequest(joinScript, []string{nodeKey}, j.Nonce, strconv.FormatUint(j.Version, 10),
+		j.Fleet,
 		millis(j.Keep), voters, millis(j.Gap)))
 	if err == nil && got.Word(0) != "ok" {
 		err = fmt.Errorf("%s: join refused: %s", c.Addr(), got.Word(0))
@@ -177,7 +178,7 @@ func Advance(ctx context.Context, c Node, goal recovery.Goal) error {
 func Reserve(ctx context.Context, c Node, fleet string, floor fencing.Token, create bool) error {
 	version := ""
 	if create {
-		version = strconv.Itoa(StandaloneVersion)
+		version = strconv.Itoa(recovery.StandaloneVersion)
 	}
 	return call(ctx, c, "reserve", stateRequest(reserveScript, fleet, floor.String(), version))
 }

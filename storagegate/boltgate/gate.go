@@ -17,8 +17,12 @@ const Bucket = "leased_marks"
 
 // Gate gates transactions of a bbolt database. bbolt runs one read-write
 // transaction at a time, so check and write are atomic.
+//
+// The write of Do must not commit or roll back, and must not change Bucket. The
+// context ends a wait for another write of this gate, but not a wait for a
+// transaction outside the gate.
 type Gate struct {
-	storagegate.Monitor
+	*storagegate.Base[*bolt.Tx]
 	db   *bolt.DB
 	rule fencing.Rule
 	// writer is full while a write runs. Unlike bbolt's own lock, a wait for it
@@ -26,36 +30,25 @@ type Gate struct {
 	writer chan struct{}
 }
 
-var (
-	_ storagegate.Gate[*bolt.Tx] = (*Gate)(nil)
-	_ storagegate.Resetter       = (*Gate)(nil)
-)
-
 // New returns a gate over db.
 func New(db *bolt.DB, rule fencing.Rule) *Gate {
-	return &Gate{db: db, rule: rule, writer: make(chan struct{}, 1)}
+	g := &Gate{db: db, rule: rule, writer: make(chan struct{}, 1)}
+	g.Base = storagegate.NewBase(storagegate.Steps[*bolt.Tx]{Write: g.write, Lower: g.lower, Mark: g.mark})
+	return g
 }
 
-// Do implements storagegate.Gate. write must not commit or roll back, and must
-// not change Bucket. The context ends a wait for another write of this gate, but
-// not a wait for a transaction outside the gate.
-func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *bolt.Tx) error) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
-	}
-	return g.Record(ctx, resource, token, g.update(ctx, func(tx *bolt.Tx) error {
-		if err := g.admit(tx, resource, token); err != nil {
+func (g *Gate) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *bolt.Tx) error,
+) error {
+	return g.update(ctx, func(tx *bolt.Tx) error {
+		if err := g.admit(tx, resource, token); err != nil || write == nil {
 			return err
 		}
 		return write(tx)
-	}))
+	})
 }
 
-// Reset implements storagegate.Resetter.
-func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
-		return err
-	}
+func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
 	return g.update(ctx, func(tx *bolt.Tx) error {
 		marks := tx.Bucket([]byte(Bucket))
 		mark, err := read(marks, resource)
@@ -126,24 +119,8 @@ func put(marks *bolt.Bucket, resource fencing.Resource, mark fencing.Token) erro
 	return nil
 }
 
-// Enter implements storagegate.Gate.
-func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if token != fencing.None {
-		return g.Do(ctx, resource, token, func(*bolt.Tx) error { return nil })
-	}
-	return storagegate.RefuseTokenless(ctx, g, resource)
-}
-
-// Mark implements storagegate.Gate.
-func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	if err := resource.Validate(); err != nil {
-		return fencing.None, err
-	}
-	if err := ctx.Err(); err != nil {
-		return fencing.None, err
-	}
-	var mark fencing.Token
-	err := g.db.View(func(tx *bolt.Tx) (err error) {
+func (g *Gate) mark(_ context.Context, resource fencing.Resource) (mark fencing.Token, err error) {
+	err = g.db.View(func(tx *bolt.Tx) error {
 		mark, err = read(tx.Bucket([]byte(Bucket)), resource)
 		return err
 	})
@@ -159,7 +136,8 @@ func read(marks *bolt.Bucket, resource fencing.Resource) (fencing.Token, error) 
 		return fencing.None, nil
 	}
 	if len(value) != 8 || fencing.Token(binary.BigEndian.Uint64(value)) > fencing.MaxToken {
-		return fencing.None, fmt.Errorf("read the mark of %q: %w: bucket %s contains %x, which is not a mark; find out which program wrote it",
+		return fencing.None, fmt.Errorf("read the mark of %q: %w: bucket %s contains %x, which is not a mark; "+
+			"find out which program wrote it",
 			string(resource), fencing.ErrInvalidToken, Bucket, value)
 	}
 	return fencing.Token(binary.BigEndian.Uint64(value)), nil

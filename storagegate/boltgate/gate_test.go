@@ -13,6 +13,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/boltgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
@@ -156,7 +157,7 @@ func TestMissingBucketIsNotUncertain(t *testing.T) {
 // it leaves.
 func TestKilledBetweenCheckAndCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gate.db")
-	gatetest.KillPaused(t, "orders", 3, envPath+"="+path)
+	testserver.KillPaused(t, append(fencing.Environ("orders", 3), envPath+"="+path)...)
 
 	db := open(t, path, false)
 	gate := boltgate.New(db, fencing.Rule{})
@@ -185,7 +186,7 @@ func pausedChild(path string) {
 		if err := put(ctx, tx, "orders", "three"); err != nil {
 			return err
 		}
-		gatetest.PauseForKill()
+		testserver.PauseForKill()
 		return nil
 	}))
 }

@@ -5,22 +5,22 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 )
 
 // Carried is the token that a call carries, before the resource of the call is
 // known: a number or, with a verifier, a signed token.
 type Carried struct {
-	verifier *fencing.Verifier
+	verifier *signature.Verifier
 	values   []string
 	token    fencing.Token // without a verifier
 }
 
 // Carry reads the values that a call has under fencing.Header or
-// fencing.MetadataKey. verifier is nil for a gate that accepts numbers. The error
-// matches fencing.ErrInvalidToken.
-func Carry(verifier *fencing.Verifier, values []string) (c Carried, err error) {
-	c = Carried{verifier: verifier, values: values}
-	if verifier == nil || len(values) > 1 {
+// fencing.MetadataKey. The error matches fencing.ErrInvalidToken.
+func (g *Guard) Carry(values []string) (c Carried, err error) {
+	c = Carried{verifier: g.verifier, values: values}
+	if g.verifier == nil || len(values) > 1 {
 		c.token, err = fencing.FromValues(values)
 	}
 	return c, err
@@ -34,15 +34,15 @@ func (c Carried) Missing() bool {
 	return c.token == fencing.None
 }
 
-// Token returns the token for a resource. With a verifier, a missing token is
-// refused as well, and the error matches fencing.ErrInvalidToken.
-func (c Carried) Token(resource fencing.Resource) (fencing.Token, error) {
+// forResource returns the token for a resource. With a verifier, a missing token is
+// refused as well, and the error matches fencing.ErrUnsigned.
+func (c Carried) forResource(resource fencing.Resource) (fencing.Token, error) {
 	switch {
 	case c.verifier == nil:
 		return c.token, nil
 	case len(c.values) == 0:
 		return fencing.None, fmt.Errorf("%w: the call for %q carries no token; acquire the lease and send its signed token",
-			fencing.ErrMalformedSigned, string(resource))
+			signature.ErrMalformed, string(resource))
 	}
 	return c.verifier.FromValues(resource, c.values)
 }
@@ -54,21 +54,17 @@ type Option func(*Guard)
 // and a signature that the verifier refuses are refused before the call waits for
 // its resource. WithVerifier panics if v is nil, because a Guard without a verifier
 // accepts every number.
-func WithVerifier(v *fencing.Verifier) Option {
+func WithVerifier(v *signature.Verifier) Option {
 	if v == nil {
 		panic("callgate: the verifier is nil")
 	}
 	return func(g *Guard) { g.verifier = v }
 }
 
-// Carry reads the values that a call has under fencing.Header or
-// fencing.MetadataKey.
-func (g *Guard) Carry(values []string) (Carried, error) { return Carry(g.verifier, values) }
-
 // TokenOf returns the token that a call carries for a resource, and reports a
 // refused signature to the Monitor.
 func (g *Guard) TokenOf(ctx context.Context, carried Carried, resource fencing.Resource) (fencing.Token, error) {
-	token, err := carried.Token(resource)
+	token, err := carried.forResource(resource)
 	if err != nil {
 		return fencing.None, g.Record(ctx, resource, fencing.None, err)
 	}

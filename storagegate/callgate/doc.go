@@ -1,5 +1,5 @@
 // Package callgate fences calls whose effects no storage gate sees. It is the
-// common part of httpgate, grpcgate, connectgate and the proxy.
+// common part of httpgate, grpcgate, connectgate and `leased gate proxy`.
 //
 // Limits: a call is not a transaction. The mark is raised before the call runs
 // and stays raised if the call fails, because a failed call may have written.
@@ -16,6 +16,6 @@
 //
 // Types, in reading order: [Marks], where the marks are stored: [Memory], which
 // a restart loses, or [Stored], in any storage gate; [Guard], which runs the
-// calls; [Carried], the token that a call carries; [Stream], a call with many messages; [ResourceMutex], which serializes
-// the calls for a resource.
+// calls; [Carried], the token that a call carries; [Stream], a call with many
+// messages.
 package callgate

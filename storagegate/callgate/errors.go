@@ -20,7 +20,9 @@ var ErrNotAdmitted = errors.New("the call was not admitted, nothing was written"
 // Refusal reports whether err means that the call must not be retried as it is:
 // its token was refused, or its token or resource is invalid.
 func Refusal(err error) bool {
-	refusals := []error{fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource}
+	refusals := []error{
+		fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource,
+	}
 	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 

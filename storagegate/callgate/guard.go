@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/storagegate"
 )
 
@@ -20,8 +21,8 @@ import (
 type Guard struct {
 	storagegate.Monitor
 	marks    Marks
-	mutex    ResourceMutex
-	verifier *fencing.Verifier // nil if tokens are numbers
+	mutex    resourceMutex
+	verifier *signature.Verifier // nil if tokens are numbers
 }
 
 // New returns a Guard over marks. Two guards in one process must not share a
@@ -64,9 +65,16 @@ func (g *Guard) Begin(ctx context.Context, resource fencing.Resource, token fenc
 	return unlock, nil
 }
 
-// BeginNamed is Begin for a call whose resource is named by a function. A call
-// for which the function returns ErrUngated begins at once.
-func (g *Guard) BeginNamed(ctx context.Context, carried Carried, name func() (fencing.Resource, error)) (end func(), err error) {
+// BeginNamed is Begin for a call with these values under fencing.Header or
+// fencing.MetadataKey, whose resource is named by a function. A call for which the
+// function returns ErrUngated begins at once.
+func (g *Guard) BeginNamed(
+	ctx context.Context, values []string, name func() (fencing.Resource, error),
+) (end func(), err error) {
+	carried, err := g.Carry(values)
+	if err != nil {
+		return nil, err
+	}
 	resource, err := Named(name())
 	switch {
 	case errors.Is(err, ErrUngated):

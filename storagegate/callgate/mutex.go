@@ -7,22 +7,22 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// ResourceMutex is a mutex for each resource. Waiters are served first come,
+// resourceMutex is a mutex for each resource. Waiters are served first come,
 // first served, and a wait can be cancelled. The zero value is ready to use. It
 // uses memory only for resources that are locked.
-type ResourceMutex struct {
+type resourceMutex struct {
 	mu    sync.Mutex
 	locks map[fencing.Resource]*resourceLock
 }
 
 type resourceLock struct {
 	locked chan struct{} // full while a caller holds the lock
-	users  int           // callers that hold the lock or wait for it; guarded by ResourceMutex.mu
+	users  int           // callers that hold the lock or wait for it; guarded by resourceMutex.mu
 }
 
 // Lock locks the resource and returns the function that unlocks it, to be called
 // once. It stops waiting when ctx ends.
-func (m *ResourceMutex) Lock(ctx context.Context, resource fencing.Resource) (unlock func(), err error) {
+func (m *resourceMutex) Lock(ctx context.Context, resource fencing.Resource) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -39,7 +39,7 @@ func (m *ResourceMutex) Lock(ctx context.Context, resource fencing.Resource) (un
 	}
 }
 
-func (m *ResourceMutex) join(resource fencing.Resource) *resourceLock {
+func (m *resourceMutex) join(resource fencing.Resource) *resourceLock {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.locks == nil {
@@ -54,7 +54,7 @@ func (m *ResourceMutex) join(resource fencing.Resource) *resourceLock {
 	return l
 }
 
-func (m *ResourceMutex) leave(resource fencing.Resource, l *resourceLock) {
+func (m *resourceMutex) leave(resource fencing.Resource, l *resourceLock) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l.users--; l.users == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestResourceMutexFreesIdleResources(t *testing.T) {
-	var mutex ResourceMutex
+	var mutex resourceMutex
 	for i := range 1000 {
 		resource := fencing.Resource(fmt.Sprint(i))
 		unlock, err := mutex.Lock(t.Context(), resource)

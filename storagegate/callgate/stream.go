@@ -19,21 +19,29 @@ import (
 // be used by one goroutine only.
 type Stream struct {
 	guard    *Guard
+	convert  func(error) error
 	carried  Carried
 	token    fencing.Token // for resource
 	resource fencing.Resource
 	end      func()
-	refused  error
+	refused  error // converted
 }
 
-// NewStream returns a Stream that carries a token. The signature of a signed token
-// is verified with the first message.
-func (g *Guard) NewStream(carried Carried) *Stream { return &Stream{guard: g, carried: carried} }
+// NewStream returns a Stream of a call that carries a token in values. The signature
+// of a signed token is verified with the first message. convert converts the errors of
+// the gate for the client.
+func (g *Guard) NewStream(values []string, convert func(error) error) (*Stream, error) {
+	carried, err := g.Carry(values)
+	if err != nil {
+		return nil, convert(err)
+	}
+	return &Stream{guard: g, carried: carried, convert: convert}, nil
+}
 
 // Receive releases the resource of the previous message, receives the next
 // message, asks name for its resource and begins its call. The end of the
 // messages (io.EOF) is gated too, because handlers may write then what they have
-// collected.
+// collected. Receive returns the errors of receive unchanged.
 func (s *Stream) Receive(ctx context.Context, receive func() error, name func() (fencing.Resource, error)) error {
 	s.release()
 	if s.refused != nil {
@@ -43,40 +51,52 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 	if received != nil && !errors.Is(received, io.EOF) {
 		return received
 	}
-	if received == nil {
-		resource, err := Named(name())
-		if errors.Is(err, ErrUngated) {
-			return nil
-		}
-		if err == nil && s.resource != "" && s.resource != resource {
-			err = fmt.Errorf("%w: the stream is for %q, but a message names %q; open one stream for each resource",
-				fencing.ErrInvalidResource, string(s.resource), string(resource))
-		}
-		if err == nil && s.resource == "" {
-			s.token, err = s.guard.TokenOf(ctx, s.carried, resource)
-		}
-		if err != nil {
-			s.refused = err
-			return err
-		}
-		s.resource = resource
+	if err := s.begin(ctx, received == nil, name); err != nil {
+		s.refused = s.convert(err)
+		return s.refused
 	}
-	if s.resource == "" {
-		return received
-	}
-	end, err := s.guard.Begin(ctx, s.resource, s.token)
-	if err != nil {
-		s.refused = err
-		return err
-	}
-	s.end = end
 	return received
 }
 
-// Close ends the call of the last message. If a message was refused, Close
-// returns why; the whole call has then failed, whatever its handler returned.
-func (s *Stream) Close() error {
-	s.release()
+// begin begins the call of a message, or of the end of the messages, which has no
+// name of its own.
+func (s *Stream) begin(ctx context.Context, named bool, name func() (fencing.Resource, error)) error {
+	if named {
+		resource, err := Named(name())
+		switch {
+		case errors.Is(err, ErrUngated):
+			return nil
+		case err != nil:
+			return err
+		case s.resource == "":
+			if s.token, err = s.guard.TokenOf(ctx, s.carried, resource); err != nil {
+				return err
+			}
+			s.resource = resource
+		case s.resource != resource:
+			return fmt.Errorf("%w: the stream is for %q, but a message names %q; open one stream for each resource",
+				fencing.ErrInvalidResource, string(s.resource), string(resource))
+		}
+	}
+	if s.resource == "" {
+		return nil
+	}
+	end, err := s.guard.Begin(ctx, s.resource, s.token)
+	if err != nil {
+		return err
+	}
+	s.end = end
+	return nil
+}
+
+// Run runs the handler of the call and ends the call of the last message. If a
+// message was refused, Run returns why: the whole call has then failed, whatever its
+// handler returned.
+func (s *Stream) Run(handler func() error) error {
+	defer s.release()
+	if err := handler(); s.refused == nil {
+		return err
+	}
 	return s.refused
 }
 

@@ -17,7 +17,8 @@ import (
 
 // The gate takes the resource of a call from its request.
 func ExampleGate() {
-	gate, err := connectgate.New(callgate.Memory(fencing.Rule{}), func(_ context.Context, _ connect.Spec, message any) (fencing.Resource, error) {
+	gate, err := connectgate.New(callgate.Memory(fencing.Rule{}), func(_ context.Context, _ connect.Spec,
+		message any) (fencing.Resource, error) {
 		if order, ok := message.(*wrapperspb.StringValue); ok {
 			return fencing.Resource("orders/" + order.Value), nil
 		}
@@ -27,7 +28,8 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	const procedure = "/shop.v1.Orders/Pay"
-	pay := func(_ context.Context, request *connect.Request[wrapperspb.StringValue]) (*connect.Response[emptypb.Empty], error) {
+	pay := func(_ context.Context, request *connect.Request[wrapperspb.StringValue]) (*connect.Response[emptypb.Empty],
+		error) {
 		fmt.Println("paid order", request.Msg.Value)
 		return connect.NewResponse(&emptypb.Empty{}), nil
 	}
@@ -37,7 +39,8 @@ func ExampleGate() {
 	client := connect.NewClient[wrapperspb.StringValue, emptypb.Empty](server.Client(), server.URL+procedure,
 		connect.WithInterceptors(connectgate.Client()))
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
-		_, err := client.CallUnary(connectgate.WithToken(context.Background(), token), connect.NewRequest(wrapperspb.String("42")))
+		_, err := client.CallUnary(connectgate.WithToken(context.Background(), token),
+			connect.NewRequest(wrapperspb.String("42")))
 		fmt.Println(connectgate.Refusal(err))
 	}
 	// Output:

@@ -42,11 +42,8 @@ func (g *Gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		carried, err := g.Carry(request.Header().Values(fencing.Header))
-		if err != nil {
-			return nil, Error(err)
-		}
-		end, err := g.BeginNamed(ctx, carried, func() (fencing.Resource, error) { return g.resource(ctx, request.Spec(), request.Any()) })
+		end, err := g.BeginNamed(ctx, request.Header().Values(fencing.Header),
+			func() (fencing.Resource, error) { return g.resource(ctx, request.Spec(), request.Any()) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -62,18 +59,12 @@ func (g *Gate) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 
 // WrapStreamingHandler gates streaming calls.
 func (g *Gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		carried, err := g.Carry(conn.RequestHeader().Values(fencing.Header))
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		messages, err := g.NewStream(conn.RequestHeader().Values(fencing.Header), Error)
 		if err != nil {
-			return Error(err)
+			return err
 		}
-		gated := &handlerConn{StreamingHandlerConn: conn, ctx: ctx, gate: g, messages: g.NewStream(carried)}
-		defer func() {
-			if refused := gated.messages.Close(); refused != nil {
-				err = Error(refused)
-			}
-		}()
-		return next(ctx, gated)
+		return messages.Run(func() error { return next(ctx, &handlerConn{conn, ctx, g, messages}) })
 	}
 }
 
@@ -87,12 +78,7 @@ type handlerConn struct {
 
 // Receive returns the next message after it was admitted.
 func (c *handlerConn) Receive(message any) error {
-	var transport error
-	err := c.messages.Receive(c.ctx,
-		func() error { transport = c.StreamingHandlerConn.Receive(message); return transport },
+	return c.messages.Receive(c.ctx,
+		func() error { return c.StreamingHandlerConn.Receive(message) },
 		func() (fencing.Resource, error) { return c.gate.resource(c.ctx, c.Spec(), message) })
-	if err == nil || err == transport {
-		return err // an error that wraps io.EOF must not be converted
-	}
-	return Error(err)
 }

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/connectgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 const (
@@ -43,42 +43,47 @@ func routes(s *servicetest.Store, gate *connectgate.Gate) http.Handler {
 	with := connect.WithInterceptors(gate)
 	empty := func() *connect.Response[msg] { return connect.NewResponse(wrapperspb.Bytes(nil)) }
 	mux := http.NewServeMux()
-	mux.Handle(procPut, connect.NewUnaryHandler(procPut, func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
-		s.Put(servicetest.Unpack(r.Msg))
-		return empty(), nil
-	}, with))
-	mux.Handle(procGet, connect.NewUnaryHandler(procGet, func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
-		resource, _ := servicetest.Unpack(r.Msg)
-		return connect.NewResponse(wrapperspb.Bytes([]byte(s.Get(resource)))), nil
-	}, with))
-	mux.Handle(procEnter, connect.NewUnaryHandler(procEnter, func(context.Context, *connect.Request[msg]) (*connect.Response[msg], error) {
-		return empty(), nil
-	}, with))
-	mux.Handle(procAppend, connect.NewBidiStreamHandler(procAppend, func(_ context.Context, stream *connect.BidiStream[msg, msg]) error {
-		for {
-			m, err := stream.Receive()
-			if errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return err
+	mux.Handle(procPut, connect.NewUnaryHandler(procPut,
+		func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
+			s.Put(servicetest.Unpack(r.Msg))
+			return empty(), nil
+		}, with))
+	mux.Handle(procGet, connect.NewUnaryHandler(procGet,
+		func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
+			resource, _ := servicetest.Unpack(r.Msg)
+			return connect.NewResponse(wrapperspb.Bytes([]byte(s.Get(resource)))), nil
+		}, with))
+	mux.Handle(procEnter, connect.NewUnaryHandler(procEnter,
+		func(context.Context, *connect.Request[msg]) (*connect.Response[msg], error) {
+			return empty(), nil
+		}, with))
+	mux.Handle(procAppend, connect.NewBidiStreamHandler(procAppend,
+		func(_ context.Context, stream *connect.BidiStream[msg, msg]) error {
+			for {
+				m, err := stream.Receive()
+				if errors.Is(err, io.EOF) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				s.Put(servicetest.Unpack(m))
+				if err := stream.Send(m); err != nil {
+					return err
+				}
 			}
-			s.Put(servicetest.Unpack(m))
-			if err := stream.Send(m); err != nil {
-				return err
-			}
-		}
-	}, with))
+		}, with))
 	// Collect writes the last message at the end and ignores refusals.
-	mux.Handle(procCollect, connect.NewClientStreamHandler(procCollect, func(_ context.Context, stream *connect.ClientStream[msg]) (*connect.Response[msg], error) {
-		var last *msg
-		for stream.Receive() {
-			last = servicetest.Message(servicetest.Unpack(stream.Msg()))
-		}
-		if stream.Err() == nil {
-			s.Put(servicetest.Unpack(last))
-		}
-		return empty(), nil
-	}, with))
+	mux.Handle(procCollect, connect.NewClientStreamHandler(procCollect,
+		func(_ context.Context, stream *connect.ClientStream[msg]) (*connect.Response[msg], error) {
+			var last *msg
+			for stream.Receive() {
+				last = servicetest.Message(servicetest.Unpack(stream.Msg()))
+			}
+			if stream.Err() == nil {
+				s.Put(servicetest.Unpack(last))
+			}
+			return empty(), nil
+		}, with))
 	return mux
 }
 
@@ -92,7 +97,8 @@ type subject struct {
 }
 
 func (s *subject) client(procedure string) *connect.Client[msg, msg] {
-	return connect.NewClient[msg, msg](s.http, s.url+procedure, append(s.options, connect.WithInterceptors(connectgate.Client()))...)
+	return connect.NewClient[msg, msg](s.http, s.url+procedure,
+		append(s.options, connect.WithInterceptors(connectgate.Client()))...)
 }
 
 func (s *subject) call(ctx context.Context, procedure string, m *msg) (string, error) {
@@ -110,9 +116,11 @@ func convert(err error) error {
 	switch {
 	case connect.CodeOf(err) == connect.CodeCanceled:
 		return context.Canceled
-	case connect.CodeOf(err) == connect.CodeInvalidArgument && strings.Contains(err.Error(), fencing.ErrInvalidToken.Error()):
+	case connect.CodeOf(err) == connect.CodeInvalidArgument && strings.Contains(err.Error(),
+		fencing.ErrInvalidToken.Error()):
 		return fencing.ErrInvalidToken
-	case connect.CodeOf(err) == connect.CodeInvalidArgument && strings.Contains(err.Error(), fencing.ErrInvalidResource.Error()):
+	case connect.CodeOf(err) == connect.CodeInvalidArgument && strings.Contains(err.Error(),
+		fencing.ErrInvalidResource.Error()):
 		return fencing.ErrInvalidResource
 	}
 	return err
@@ -200,7 +208,8 @@ func TestRefusalIsFailedPrecondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, fencing.Rule{MaxJump: 1000}, options...)
 			invoke := func(token fencing.Token) error {
-				_, err := s.client(procPut).CallUnary(withToken(t.Context(), token), connect.NewRequest(servicetest.Message("orders/42", "x")))
+				_, err := s.client(procPut).CallUnary(withToken(t.Context(), token),
+					connect.NewRequest(servicetest.Message("orders/42", "x")))
 				return err
 			}
 			require.NoError(t, invoke(34))
@@ -208,7 +217,8 @@ func TestRefusalIsFailedPrecondition(t *testing.T) {
 			require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err))
 			require.Equal(t, &fencing.StaleError{Resource: "orders/42", Token: 33, Mark: 34}, connectgate.Refusal(err))
 			require.ErrorIs(t, connectgate.Refusal(invoke(fencing.None)), fencing.ErrNoToken)
-			require.Equal(t, &fencing.JumpError{Resource: "orders/42", Token: 2000, Mark: 34, MaxJump: 1000}, connectgate.Refusal(invoke(2000)))
+			require.Equal(t, &fencing.JumpError{Resource: "orders/42", Token: 2000, Mark: 34, MaxJump: 1000},
+				connectgate.Refusal(invoke(2000)))
 		})
 	}
 	require.NoError(t, connectgate.Refusal(errors.New("something else")))

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/connectgate"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 func TestSignedTokens(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/connectgate"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 const (

@@ -89,7 +89,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 		gate, err := New(dir, fencing.Rule{})
 		require.NoError(t, err)
 		write := func(token fencing.Token, value string) error {
-			return gate.Do(t.Context(), "orders", token, func(file *File) error { return put(t.Context(), file, "orders", value) })
+			return gate.Do(t.Context(), "orders", token, func(file *File) error {
+				return put(t.Context(), file, "orders", value)
+			})
 		}
 		require.NoError(t, write(1, "the old content"))
 

@@ -25,15 +25,17 @@ type handle interface {
 }
 
 // osDisk is the disk of the operating system.
-type osDisk struct{}
+type osDisk struct {
+	umask fs.FileMode // permissions that new files do not have, besides those of the process
+}
 
-func (osDisk) create(path string) (handle, error) {
+func (d osDisk) create(path string) (handle, error) {
 	// Create a new file, so that a writer that lost its lock cannot write into the
 	// file of the next writer.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644&^d.umask)
 }
 
 func (osDisk) rename(from, to string) error { return os.Rename(from, to) }

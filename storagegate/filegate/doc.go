@@ -10,7 +10,7 @@
 // can the data be newer than its mark.
 //
 // A folder contains one plain file for each resource, which any program can
-// read, and the folder .leased with marks and locks. A write locks its resource
+// read unless the gate is from [NewPrivate], and the folder .leased with marks and locks. A write locks its resource
 // and does these steps:
 //
 //  1. write the new content to a temporary file, and fsync it;

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 )
@@ -90,14 +91,15 @@ type subject struct {
 
 // Crash kills a real process between check and commit.
 func (s subject) Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
-	gatetest.KillPaused(t, resource, token, envChild+"=pause", envDir+"="+s.dir, envValue+"="+value)
+	testserver.KillPaused(t, append(fencing.Environ(resource, token), envChild+"=pause", envDir+"="+s.dir,
+		envValue+"="+value)...)
 }
 
 func pausedChild() {
 	gate, resource, token := inChild(osDisk{})
 	must(gate.Do(context.Background(), resource, token, func(file *File) error {
 		must(put(context.Background(), file, resource, os.Getenv(envValue)))
-		gatetest.PauseForKill()
+		testserver.PauseForKill()
 		return nil
 	}))
 }
@@ -151,7 +153,8 @@ func TestProcessesDoNotLoseUpdates(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(dir, "orders"))
 	require.NoError(t, err)
 	require.Equal(t, want.String(), string(content))
-	require.Contains(t, string(content), strings.Repeat(fmt.Sprintf("%d ", children), appends), "the newest token must not be refused")
+	require.Contains(t, string(content), strings.Repeat(fmt.Sprintf("%d ", children), appends),
+		"the newest token must not be refused")
 }
 
 const appends = 20

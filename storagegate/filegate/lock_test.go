@@ -57,7 +57,10 @@ func TestStaleWriteIsRefusedAfterTheLockIsRemoved(t *testing.T) {
 			mark, err := old.Mark(t.Context(), "report")
 			require.NoError(t, err)
 			require.Equal(t, max(newer, 33), mark, "a mark is never lowered")
-			require.NoError(t, old.Do(t.Context(), "report", 35, func(f *filegate.File) error { _, err := f.Write(nil); return err }))
+			require.NoError(t, old.Do(t.Context(), "report", 35, func(f *filegate.File) error {
+				_, err := f.Write(nil)
+				return err
+			}))
 		})
 	}
 }

@@ -27,7 +27,8 @@ func readMark(path string, resource fencing.Resource) (fencing.Token, error) {
 		return fencing.None, fmt.Errorf("read %s: %w: %w", path, ErrDamaged, err)
 	}
 	if rest != string(resource)+"\n" {
-		return fencing.None, fmt.Errorf("read %s: %w: it is the mark of %.80q", path, ErrDamaged, strings.TrimSuffix(rest, "\n"))
+		return fencing.None, fmt.Errorf("read %s: %w: it is the mark of %.80q",
+			path, ErrDamaged, strings.TrimSuffix(rest, "\n"))
 	}
 	return token, nil
 }

@@ -63,7 +63,9 @@ func recorded(t *testing.T) (actions []action, data, mark string) {
 	gate, err := newGate(filepath.Join(t.TempDir(), "files"), fencing.Rule{}, recorder{actions: &actions})
 	require.NoError(t, err)
 	actions = nil
-	require.NoError(t, gate.Do(t.Context(), "orders", 3, func(file *File) error { return put(t.Context(), file, "orders", "new") }))
+	require.NoError(t, gate.Do(t.Context(), "orders", 3, func(file *File) error {
+		return put(t.Context(), file, "orders", "new")
+	}))
 	return actions, gate.Path("orders"), gate.internal("orders", ".mark")
 }
 
@@ -222,7 +224,9 @@ func TestMarkOfAnotherProcessIsMadeDurable(t *testing.T) {
 	write := func(file *File) error { return put(t.Context(), file, "orders", "new") }
 	actions = nil
 	require.NoError(t, gate.Do(t.Context(), "orders", 3, write))
-	synced := slices.IndexFunc(actions, func(a action) bool { return a.kind == "syncdir" && a.path == filepath.Join(dir, marksFolder) })
+	synced := slices.IndexFunc(actions, func(a action) bool {
+		return a.kind == "syncdir" && a.path == filepath.Join(dir, marksFolder)
+	})
 	replaced := slices.IndexFunc(actions, func(a action) bool { return a.kind == "rename" })
 	require.GreaterOrEqual(t, synced, 0, "%v", actions)
 	require.Less(t, synced, replaced, "%v", actions)

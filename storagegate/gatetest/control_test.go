@@ -28,7 +28,8 @@ type weakGate struct {
 // pending is the transaction: the value that the write stores.
 type pending struct{ value *string }
 
-func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*pending) error) error {
+func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	write func(*pending) error) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}

@@ -53,19 +53,17 @@ func verdictOf(err error) string {
 	}
 }
 
-// history compares random histories of several handles with the oracle.
-func history(s *scenario) { s.histories(0) }
-
-func boundedHistory(s *scenario) { s.histories(40) }
-
-func (s *scenario) histories(bound uint64) {
-	rule := fencing.Rule{MaxJump: fencing.Token(bound)}
-	handles := []Subject{s.open(s.T, rule), s.open(s.T, rule)}
-	run := 0
-	rapid.Check(s.T, func(t *rapid.T) {
-		run++
-		s.compare(t, handles, bound, fmt.Sprintf("run/%d", run))
-	})
+// histories compares random histories of several handles with the oracle.
+func histories(bound uint64) func(s *scenario) {
+	return func(s *scenario) {
+		rule := fencing.Rule{MaxJump: fencing.Token(bound)}
+		handles := []Subject{s.open(s.T, rule), s.open(s.T, rule)}
+		run := 0
+		rapid.Check(s.T, func(t *rapid.T) {
+			run++
+			s.compare(t, handles, bound, fmt.Sprintf("run/%d", run))
+		})
+	}
 }
 
 func (s *scenario) compare(t *rapid.T, handles []Subject, bound uint64, prefix string) {

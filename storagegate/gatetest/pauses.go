@@ -91,20 +91,15 @@ func pausedWriter(s *scenario, g Pauser) {
 	s.holds(g, orders, 2, "new")
 }
 
-// pausedEqual pauses a writer whose mark was raised by another handle. The writer
-// does not have to raise the mark, but must lock it nevertheless.
-func pausedEqual(s *scenario, g Pauser) {
-	require.NoError(s, s.handle().Enter(s.ctx, orders, 1))
-	pausedAndEntered(s, g, 1)
-}
-
-// pausedTokenless pauses a writer without a token while a holder enters first.
-func pausedTokenless(s *scenario, g Pauser) { pausedAndEntered(s, g, fencing.None) }
-
 // pausedAndEntered has a newer holder enter and read while an older writer is
-// paused. After Enter has returned, the older write must not be applied any more.
+// paused. After Enter has returned, the older write must not be applied any more. The
+// older writer has no token, or another handle has raised the mark to its token: it
+// does not have to raise the mark, but must lock it nevertheless.
 func pausedAndEntered(s *scenario, g Pauser, older fencing.Token) {
 	newer := s.handle()
+	if older != fencing.None {
+		require.NoError(s, newer.Enter(s.ctx, orders, older))
+	}
 	seen := ""
 	p := pauseWrite(s.ctx, g, orders, older, "old")
 	wait := p.during(s, func() error {
@@ -153,7 +148,9 @@ func cancelledWaiting(s *scenario, g Pauser) {
 
 // bothOrNeither requires that mark and value are both old or both new, and that
 // err says which: nil means new, cause means old, ErrUncertain allows either.
-func (s *scenario) bothOrNeither(g Subject, err, cause error, oldMark fencing.Token, before string, newMark fencing.Token, after string) {
+func (s *scenario) bothOrNeither(
+	g Subject, err, cause error, oldMark fencing.Token, before string, newMark fencing.Token, after string,
+) {
 	s.Helper()
 	mark, readErr := g.Mark(s.ctx, orders)
 	require.NoError(s, readErr)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -133,27 +134,45 @@ func schedules(a, b int) []string {
 	return all
 }
 
+// together runs f(0) to f(n-1) at once and requires that none returns an error.
+func (s *scenario) together(n int, f func(i int) error) {
+	s.Helper()
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			errs[i] = f(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	require.NoError(s, errors.Join(errs...))
+}
+
+// unlessStale returns err, or nil if it is the refusal of an older holder.
+func unlessStale(err error) error {
+	if errors.Is(err, fencing.ErrStale) {
+		return nil
+	}
+	return err
+}
+
 // firstUse has many holders write at once to a resource without a mark.
 func firstUse(s *scenario) {
 	const holders, rounds = 16, 5
 	handles := []Subject{s.handle(), s.handle()}
 	for round := range rounds {
 		resource := fencing.Resource(fmt.Sprintf("new/%d", round))
-		errs := make([]error, holders)
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for i := range holders {
-			all.Go(func() {
-				<-start
-				token := fencing.Token(i + 1)
-				errs[i] = handles[i%2].Write(s.ctx, resource, token, token.String())
-			})
-		}
-		close(start)
-		all.Wait()
-		for i, err := range errs {
-			require.True(s, s.applied(err) || i+1 < holders, "the newest holder must not be refused")
-		}
+		s.together(holders, func(i int) error {
+			token := fencing.Token(i + 1)
+			err := handles[i%2].Write(s.ctx, resource, token, token.String())
+			if token == holders {
+				return err // the newest holder must not be refused
+			}
+			return unlessStale(err)
+		})
 		s.holds(handles[0], resource, holders, fmt.Sprint(holders))
 	}
 }
@@ -163,34 +182,29 @@ func firstUse(s *scenario) {
 func noLostUpdate(s *scenario) {
 	const holders, writes = 12, 4
 	handles := []Subject{s.handle(), s.handle(), s.handle()}
-	applied := make([]int, holders+1)
-	errs := make([]error, holders+1)
-	var all sync.WaitGroup
-	for i := 1; i <= holders; i++ {
-		g, token := handles[i%len(handles)], fencing.Token(i)
-		all.Go(func() {
-			if errs[i] = g.Enter(s.ctx, orders, token); errs[i] != nil {
-				return
+	applied := make([]int, holders)
+	s.together(holders, func(i int) error {
+		g, token := handles[i%len(handles)], fencing.Token(i+1)
+		if err := g.Enter(s.ctx, orders, token); err != nil {
+			return unlessStale(err)
+		}
+		for range writes {
+			value, err := g.Read(s.ctx, orders)
+			if err == nil {
+				err = g.Write(s.ctx, orders, token, value+token.String()+" ")
 			}
-			for range writes {
-				value, err := g.Read(s.ctx, orders)
-				if err == nil {
-					err = g.Write(s.ctx, orders, token, value+token.String()+" ")
-				}
-				if errs[i] = err; err != nil {
-					return
-				}
-				applied[i]++
+			if err != nil {
+				return unlessStale(err)
 			}
-		})
-	}
-	all.Wait()
+			applied[i]++
+		}
+		return nil
+	})
 	var want strings.Builder
-	for i := 1; i <= holders; i++ {
-		s.applied(errs[i])
-		want.WriteString(strings.Repeat(fmt.Sprint(i)+" ", applied[i]))
+	for i, count := range applied {
+		want.WriteString(strings.Repeat(fmt.Sprint(i+1)+" ", count))
 	}
-	require.Equal(s, writes, applied[holders], "the newest holder must not be refused")
+	require.Equal(s, writes, applied[holders-1], "the newest holder must not be refused")
 	s.holds(handles[0], orders, holders, want.String())
 }
 
@@ -199,51 +213,35 @@ func noLostUpdate(s *scenario) {
 func marksOnlyRise(s *scenario) {
 	const writers, writes = 6, 30
 	a, b := s.handle(), s.handle()
-	done := make(chan struct{})
-	watched := make(chan error, 1)
-	go func() {
-		last := fencing.None
-		for {
-			mark, err := b.Mark(s.ctx, orders)
-			if err == nil && mark < last {
-				err = fmt.Errorf("the mark went from %d to %d", last, mark)
+	var finished atomic.Int32
+	s.together(writers+1, func(w int) error {
+		if w == writers {
+			last := fencing.None
+			for finished.Load() < writers {
+				mark, err := b.Mark(s.ctx, orders)
+				if err == nil && mark < last {
+					err = fmt.Errorf("the mark went from %d to %d", last, mark)
+				}
+				if err != nil {
+					return err
+				}
+				last = mark
 			}
-			if err != nil {
-				watched <- err
-				return
+			return nil
+		}
+		defer finished.Add(1)
+		for i := range writes {
+			token := fencing.Token(1 + (i*7+w*31)%(writers*writes))
+			err := a.Write(s.ctx, orders, token, token.String())
+			if err == nil && i%3 == 0 {
+				err = b.Enter(s.ctx, orders, token)
 			}
-			last = mark
-			select {
-			case <-done:
-				watched <- nil
-				return
-			default:
+			if unlessStale(err) != nil {
+				return err
 			}
 		}
-	}()
-	var all sync.WaitGroup
-	failures := make(chan error, writers*writes)
-	for w := range writers {
-		all.Go(func() {
-			for i := range writes {
-				token := fencing.Token(1 + (i*7+w*31)%(writers*writes))
-				err := a.Write(s.ctx, orders, token, token.String())
-				if err == nil && i%3 == 0 {
-					err = b.Enter(s.ctx, orders, token)
-				}
-				if err != nil && !errors.Is(err, fencing.ErrStale) {
-					failures <- err
-				}
-			}
-		})
-	}
-	all.Wait()
-	close(done)
-	require.NoError(s, <-watched)
-	close(failures)
-	for err := range failures {
-		require.NoError(s, err)
-	}
+		return nil
+	})
 	mark, err := a.Mark(s.ctx, orders)
 	require.NoError(s, err)
 	s.holds(b, orders, mark, mark.String())

@@ -47,7 +47,8 @@ func reset(s *scenario, g Resetter) {
 	}
 	s.refused(g.Write(s.ctx, orders, fencing.None, "no token"), orders, fencing.None, 52)
 	require.NoError(s, other.Write(s.ctx, orders, 53, "not locked out"))
-	require.ErrorIs(s, g.Reset(s.ctx, orders, absurd, 52), storagegate.ErrMarkChanged, "a second reset must not undo a newer token")
+	require.ErrorIs(s, g.Reset(s.ctx, orders, absurd, 52), storagegate.ErrMarkChanged,
+		"a second reset must not undo a newer token")
 	s.holds(g, orders, 53, "not locked out")
 }
 
@@ -60,58 +61,55 @@ func resetBesideWriters(s *scenario, g Resetter) {
 	var granted, absurdities, done atomic.Uint64
 	grant := func() fencing.Token { return fencing.Token(granted.Add(1)) }
 	var applied sync.Map // tokens
-	var all sync.WaitGroup
-	failures := make(chan error, 100)
-	report := func(err error, harmless ...error) bool {
-		for _, h := range harmless {
-			if errors.Is(err, h) {
-				return false
+	write := func() error {
+		token := grant()
+		if err := g.Enter(s.ctx, orders, token); err != nil {
+			return unlessStale(err)
+		}
+		value, err := g.Read(s.ctx, orders)
+		if err == nil {
+			err = g.Write(s.ctx, orders, token, value+token.String()+" ")
+		}
+		if err != nil {
+			return unlessStale(err)
+		}
+		applied.Store(token.String(), true)
+		mark, err := g.Mark(s.ctx, orders)
+		if err == nil && token.Newer(mark) {
+			err = fmt.Errorf("the mark is %d after token %d was admitted", mark, token)
+		}
+		return err
+	}
+	operate := func(causesTrouble bool) error {
+		if causesTrouble {
+			if err := unlessStale(g.Enter(s.ctx, orders, absurd/2+fencing.Token(absurdities.Add(1)))); err != nil {
+				return err
+			}
+		}
+		mark, err := g.Mark(s.ctx, orders)
+		if err != nil || mark <= absurd/2 {
+			return err
+		}
+		err = g.Reset(s.ctx, orders, mark, grant())
+		if errors.Is(err, storagegate.ErrMarkChanged) {
+			return nil
+		}
+		done.Add(1)
+		return err
+	}
+	s.together(writers+operators, func(i int) (err error) {
+		for done.Load() < resets && err == nil {
+			if i < writers {
+				err = write()
+			} else {
+				err = operate(i == writers)
 			}
 		}
 		if err != nil {
-			select {
-			case failures <- err:
-			default:
-			}
+			done.Store(resets) // ends the others
 		}
-		return err == nil
-	}
-	for range writers {
-		all.Go(func() {
-			for done.Load() < resets {
-				token := grant()
-				if !report(g.Enter(s.ctx, orders, token), fencing.ErrStale) {
-					continue
-				}
-				value, err := g.Read(s.ctx, orders)
-				if report(err) && report(g.Write(s.ctx, orders, token, value+token.String()+" "), fencing.ErrStale) {
-					applied.Store(token.String(), true)
-					mark, err := g.Mark(s.ctx, orders)
-					if report(err) && token.Newer(mark) {
-						report(fmt.Errorf("the mark is %d after token %d was admitted", mark, token))
-					}
-				}
-			}
-		})
-	}
-	for operator := range operators {
-		all.Go(func() {
-			for done.Load() < resets {
-				if operator == 0 { // it also creates the problem
-					report(g.Enter(s.ctx, orders, absurd/2+fencing.Token(absurdities.Add(1))), fencing.ErrStale)
-				}
-				mark, err := g.Mark(s.ctx, orders)
-				if report(err) && mark > absurd/2 && report(g.Reset(s.ctx, orders, mark, grant()), storagegate.ErrMarkChanged) || len(failures) > 0 {
-					done.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	close(failures)
-	for err := range failures {
-		require.NoError(s, err)
-	}
+		return err
+	})
 	s.ordered(g, &applied)
 }
 

@@ -41,8 +41,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"tokens that differ by floor steps", floorSteps},
 		{"without a token, before and after the first fence", tokenless},
 		{"enter raises the mark before the first read", enterFirst},
-		{"bound on the jump", bound},
-		{"bound on the jump by default", defaultBound},
+		{"bound on the jump", bounds(fencing.Rule{MaxJump: 100})},
+		{"bound on the jump by default", bounds(fencing.Rule{})},
 		{"largest token", largestToken},
 		{"invalid names and tokens", invalid},
 		{"names are compared byte by byte", names},
@@ -54,11 +54,12 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"concurrent first use", firstUse},
 		{"no update is lost", noLostUpdate},
 		{"marks only rise", marksOnlyRise},
-		{"random history", history},
-		{"random history with a bound", boundedHistory},
+		{"random history", histories(0)},
+		{"random history with a bound", histories(40)},
 	} {
 		t.Run(c.name, func(t *testing.T) { runCase(t, fresh, c.run) })
 	}
+	probe := fresh(t)(t, fencing.Rule{})
 	for _, c := range []struct {
 		name string
 		run  func(s *scenario, p Pauser)
@@ -66,16 +67,16 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"a failed write leaves mark and data", failedWrite},
 		{"a panic in the write leaves mark and data", panickingWrite},
 		{"paused between check and commit", pausedWriter},
-		{"paused with a mark raised by another handle", pausedEqual},
-		{"paused without a token", pausedTokenless},
+		{"paused with a mark raised by another handle", func(s *scenario, p Pauser) { pausedAndEntered(s, p, 1) }},
+		{"paused without a token", func(s *scenario, p Pauser) { pausedAndEntered(s, p, fencing.None) }},
 		{"cancelled between check and commit", cancelledInside},
 		{"cancelled while waiting for another holder", cancelledWaiting},
 	} {
-		runIfSupported(t, fresh, c.name, c.run)
+		runIfSupported(t, fresh, probe, c.name, c.run)
 	}
-	runIfSupported(t, fresh, "crash between check and commit", crash)
-	runIfSupported(t, fresh, "reset of an absurd mark", reset)
-	runIfSupported(t, fresh, "reset beside writers", resetBesideWriters)
+	runIfSupported(t, fresh, probe, "crash between check and commit", crash)
+	runIfSupported(t, fresh, probe, "reset of an absurd mark", reset)
+	runIfSupported(t, fresh, probe, "reset beside writers", resetBesideWriters)
 }
 
 func runCase(t *testing.T, fresh func(t *testing.T) Opener, run func(s *scenario)) {
@@ -84,10 +85,13 @@ func runCase(t *testing.T, fresh func(t *testing.T) Opener, run func(s *scenario
 	run(&scenario{T: t, ctx: ctx, open: fresh(t)})
 }
 
-// runIfSupported runs the case if the subjects of this storage implement S, and
-// logs it otherwise: the gate has no such moment, or its test cannot create one.
-func runIfSupported[S Subject](t *testing.T, fresh func(t *testing.T) Opener, name string, run func(s *scenario, subject S)) {
-	if _, ok := fresh(t)(t, fencing.Rule{}).(S); !ok {
+// runIfSupported runs the case if the subjects of this storage, such as probe,
+// implement S, and logs it otherwise: the gate has no such moment, or its test
+// cannot create one.
+func runIfSupported[S Subject](
+	t *testing.T, fresh func(t *testing.T) Opener, probe Subject, name string, run func(s *scenario, subject S),
+) {
+	if _, ok := probe.(S); !ok {
 		t.Logf("case %q is not run: the subject of this storage does not implement %s", name, reflect.TypeFor[S]())
 		return
 	}

@@ -34,7 +34,9 @@ type Pauser interface {
 	// the value was passed to the storage, and before the commit. If pause
 	// returns an error, the write fails with it. If the storage asks for a retry,
 	// pause runs again.
-	WritePaused(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error
+	WritePaused(
+		ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error,
+	) error
 }
 
 // Crasher is a Subject that can crash in the middle of a write.
@@ -90,7 +92,9 @@ func (a *adapted[Tx]) Write(ctx context.Context, resource fencing.Resource, toke
 	return a.Do(ctx, resource, token, func(tx Tx) error { return a.put(ctx, tx, resource, value) })
 }
 
-func (a *adapted[Tx]) WritePaused(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error {
+func (a *adapted[Tx]) WritePaused(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error,
+) error {
 	return a.Do(ctx, resource, token, func(tx Tx) error {
 		if err := a.put(ctx, tx, resource, value); err != nil {
 			return err

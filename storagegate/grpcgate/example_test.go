@@ -20,7 +20,8 @@ import (
 // The gate takes the resource of a call from its request. The health service
 // stands for a service of your own.
 func ExampleGate() {
-	gate, err := grpcgate.New(callgate.Memory(fencing.Rule{}), func(_ context.Context, _ string, message any) (fencing.Resource, error) {
+	gate, err := grpcgate.New(callgate.Memory(fencing.Rule{}), func(_ context.Context, _ string,
+		message any) (fencing.Resource, error) {
 		if request, ok := message.(*healthpb.HealthCheckRequest); ok {
 			return fencing.Resource("orders/" + request.Service), nil
 		}

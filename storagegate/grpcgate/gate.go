@@ -37,11 +37,8 @@ func New(marks callgate.Marks, resource ResourceFunc, options ...callgate.Option
 // wait for the resource.
 func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		carried, err := g.Carry(values(ctx))
-		if err != nil {
-			return nil, Error(err)
-		}
-		end, err := g.BeginNamed(ctx, carried, func() (fencing.Resource, error) { return g.resource(ctx, info.FullMethod, request) })
+		end, err := g.BeginNamed(ctx, values(ctx),
+			func() (fencing.Resource, error) { return g.resource(ctx, info.FullMethod, request) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -52,18 +49,12 @@ func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 
 // Stream returns the interceptor of streaming calls.
 func (g *Gate) Stream() grpc.StreamServerInterceptor {
-	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-		carried, err := g.Carry(values(stream.Context()))
+	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		messages, err := g.NewStream(values(stream.Context()), Error)
 		if err != nil {
-			return Error(err)
+			return err
 		}
-		gated := &serverStream{ServerStream: stream, gate: g, method: info.FullMethod, messages: g.NewStream(carried)}
-		defer func() {
-			if refused := gated.messages.Close(); refused != nil {
-				err = Error(refused)
-			}
-		}()
-		return handler(service, gated)
+		return messages.Run(func() error { return handler(service, &serverStream{stream, g, info.FullMethod, messages}) })
 	}
 }
 
@@ -77,12 +68,7 @@ type serverStream struct {
 
 // RecvMsg returns the next message after it was admitted.
 func (s *serverStream) RecvMsg(message any) error {
-	var transport error
-	err := s.messages.Receive(s.Context(),
-		func() error { transport = s.ServerStream.RecvMsg(message); return transport },
+	return s.messages.Receive(s.Context(),
+		func() error { return s.ServerStream.RecvMsg(message) },
 		func() (fencing.Resource, error) { return s.gate.resource(s.Context(), s.method, message) })
-	if err == nil || err == transport {
-		return err // io.EOF must not be converted
-	}
-	return Error(err)
 }

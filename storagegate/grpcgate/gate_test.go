@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/grpcgate"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 func resourceOf(_ context.Context, method string, m any) (fencing.Resource, error) {
@@ -30,8 +30,10 @@ func resourceOf(_ context.Context, method string, m any) (fencing.Resource, erro
 	return resource, resource.Validate()
 }
 
-func unary(name string, call func(s *servicetest.Store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue) grpc.MethodDesc {
-	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func unary(name string, call func(s *servicetest.Store,
+	m *wrapperspb.BytesValue) *wrapperspb.BytesValue) grpc.MethodDesc {
+	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		request := new(wrapperspb.BytesValue)
 		if err := decode(request); err != nil {
 			return nil, err
@@ -88,7 +90,9 @@ var service = grpc.ServiceDesc{
 			resource, _ := servicetest.Unpack(m)
 			return wrapperspb.Bytes([]byte(s.Get(resource)))
 		}),
-		unary("Enter", func(*servicetest.Store, *wrapperspb.BytesValue) *wrapperspb.BytesValue { return wrapperspb.Bytes(nil) }),
+		unary("Enter", func(*servicetest.Store, *wrapperspb.BytesValue) *wrapperspb.BytesValue {
+			return wrapperspb.Bytes(nil)
+		}),
 	},
 	Streams: []grpc.StreamDesc{
 		{StreamName: "Append", Handler: appendAll, ClientStreams: true, ServerStreams: true},
@@ -180,7 +184,8 @@ func TestGate(t *testing.T) {
 func TestRefusalIsFailedPrecondition(t *testing.T) {
 	s := serve(t, fencing.Rule{MaxJump: 1000})
 	invoke := func(token fencing.Token) error {
-		return s.conn.Invoke(withToken(t.Context(), token), "/test.Store/Put", servicetest.Message("orders/42", "x"), new(wrapperspb.BytesValue))
+		return s.conn.Invoke(withToken(t.Context(), token), "/test.Store/Put", servicetest.Message("orders/42", "x"),
+			new(wrapperspb.BytesValue))
 	}
 	require.NoError(t, invoke(34))
 	err := invoke(33)
@@ -188,7 +193,8 @@ func TestRefusalIsFailedPrecondition(t *testing.T) {
 	require.Equal(t, &fencing.StaleError{Resource: "orders/42", Token: 33, Mark: 34}, grpcgate.Refusal(err))
 	require.Equal(t, codes.FailedPrecondition, status.Code(invoke(fencing.None)))
 	require.ErrorIs(t, grpcgate.Refusal(invoke(fencing.None)), fencing.ErrNoToken)
-	require.Equal(t, &fencing.JumpError{Resource: "orders/42", Token: 2000, Mark: 34, MaxJump: 1000}, grpcgate.Refusal(invoke(2000)))
+	require.Equal(t, &fencing.JumpError{Resource: "orders/42", Token: 2000, Mark: 34, MaxJump: 1000},
+		grpcgate.Refusal(invoke(2000)))
 	require.NoError(t, grpcgate.Refusal(errors.New("something else")))
 	require.NoError(t, grpcgate.Refusal(nil))
 }

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/grpcgate"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 // signedContext returns the context of a call with a text as its token.
@@ -34,7 +34,8 @@ func TestSignedTokens(t *testing.T) {
 func TestSignedTokensOfStreams(t *testing.T) {
 	s := serve(t, fencing.Rule{}, callgate.WithVerifier(servicetest.NewVerifier(t)))
 	servicetest.RequireSigned(t, s.store, s.Counts, func(text, value string) error {
-		stream, err := s.conn.NewStream(signedContext(t.Context(), text), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Store/Append")
+		stream, err := s.conn.NewStream(signedContext(t.Context(), text), &grpc.StreamDesc{ClientStreams: true,
+			ServerStreams: true}, "/test.Store/Append")
 		require.NoError(t, err)
 		err = send(t, stream, servicetest.SignedResource, value)
 		require.NotEqual(t, codes.Internal, status.Code(err))

@@ -24,6 +24,6 @@
 // resource: set a deadline for its work, and limit waiting requests with [Wait].
 //
 // Types, in reading order: [ResourceFunc], which names the resource of a
-// request; [Gate], the middleware; [Problem], the body of a refusal. The
-// sub-package proxy gates services that cannot be changed.
+// request; [Gate], the middleware; [Problem], the body of a refusal. The command
+// `leased gate proxy` gates services that cannot be changed.
 package httpgate

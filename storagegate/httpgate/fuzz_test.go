@@ -18,7 +18,8 @@ import (
 // FuzzPath checks that a path names a resource only if services agree on what it is:
 // two paths that a service may treat as one have the same name, or none.
 func FuzzPath(f *testing.F) {
-	for _, p := range []string{"/orders/7", "/orders/7/", "/orders//7", "/orders/./7", "/orders/7/items/1", "/orders/%37", "/orders/a%2fb", "/orders/a;b", `/orders/a\b`, "/orders/7.", "/orders/7 ", "*", "", "/Orders/7"} {
+	for _, p := range []string{"/orders/7", "/orders/7/", "/orders//7", "/orders/./7", "/orders/7/items/1", "/orders/%37",
+		"/orders/a%2fb", "/orders/a;b", `/orders/a\b`, "/orders/7.", "/orders/7 ", "*", "", "/Orders/7"} {
 		f.Add(p)
 	}
 	name, err := httpgate.FromPath("/orders/{id}/{rest...}=orders/{id}", "/{all...}=other/{all}")
@@ -65,7 +66,8 @@ func FuzzHeaders(f *testing.F) {
 		} else {
 			require.Equal(t, fencing.None, token)
 		}
-		response := &http.Response{StatusCode: 412, Header: http.Header{"Content-Type": {httpgate.ProblemType}}, Body: io.NopCloser(strings.NewReader(body))}
+		response := &http.Response{StatusCode: 412, Header: http.Header{"Content-Type": {httpgate.ProblemType}},
+			Body: io.NopCloser(strings.NewReader(body))}
 		require.Error(t, httpgate.Check(response))
 	})
 }

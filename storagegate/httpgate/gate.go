@@ -20,7 +20,6 @@ type Gate struct {
 	wait      time.Duration
 	buffer    int64
 	gateReads bool
-	verifier  *fencing.Verifier // nil if tokens are numbers
 }
 
 // New returns a Gate over marks for the resources that resource names.
@@ -28,16 +27,11 @@ func New(marks callgate.Marks, resource ResourceFunc, options ...Option) (*Gate,
 	if marks == nil || resource == nil {
 		return nil, errors.New("create an HTTP gate: marks and a function that names the resource are required")
 	}
-	g := &Gate{resource: resource, buffer: defaultBuffer}
+	g := &Gate{Guard: callgate.New(marks), resource: resource, buffer: defaultBuffer}
 	for _, option := range options {
 		if err := option(g); err != nil {
 			return nil, fmt.Errorf("create an HTTP gate: %w", err)
 		}
-	}
-	if g.verifier != nil {
-		g.Guard = callgate.New(marks, callgate.WithVerifier(g.verifier))
-	} else {
-		g.Guard = callgate.New(marks)
 	}
 	return g, nil
 }
@@ -46,58 +40,53 @@ func New(marks callgate.Marks, resource ResourceFunc, options ...Option) (*Gate,
 // admitted with a Problem and does not call next.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.serve(w, r, next); err != nil {
+		end, err := g.Admit(r)
+		if err != nil {
 			WriteError(w, err)
+			return
 		}
+		defer end()
+		next.ServeHTTP(w, r)
 	})
 }
 
-func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
+// Admit is the part of Handler before next is called. A write holds its resource
+// until end is called; call end once.
+func (g *Gate) Admit(r *http.Request) (end func(), err error) {
+	nothing := func() {}
 	carried, err := g.Carry(r.Header.Values(fencing.Header))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	read := IsRead(r) && !g.gateReads
 	if read && carried.Missing() {
-		next.ServeHTTP(w, r)
-		return nil
+		return nothing, nil
 	}
 	resource, err := callgate.Named(g.resource(r))
 	if errors.Is(err, callgate.ErrUngated) {
-		next.ServeHTTP(w, r)
-		return nil
+		return nothing, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	token, err := g.TokenOf(r.Context(), carried, resource)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A client that sends its body slowly must not block the resource.
 	if err := BufferBody(r, g.buffer); err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := g.waitContext(r.Context())
-	defer cancel()
+	ctx := r.Context()
+	if g.wait > 0 {
+		limited, cancel := context.WithTimeout(ctx, g.wait)
+		defer cancel()
+		ctx = limited
+	}
 	if read {
 		// Raise the mark before the handler reads. Later writes need not wait for
 		// the reader.
-		if err := g.Enter(ctx, resource, token); err != nil {
-			return err
-		}
-		next.ServeHTTP(w, r)
-		return nil
+		return nothing, g.Enter(ctx, resource, token)
 	}
-	return g.Call(ctx, resource, token, func() error {
-		next.ServeHTTP(w, r)
-		return nil
-	})
-}
-
-func (g *Gate) waitContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if g.wait == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, g.wait)
+	return g.Begin(ctx, resource, token)
 }

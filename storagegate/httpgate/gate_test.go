@@ -115,7 +115,8 @@ func TestCheckReturnsTheError(t *testing.T) {
 		httpgate.WriteError(w, err)
 		require.Equal(t, err, httpgate.Check(w.Result()))
 	}
-	for _, err := range []error{fencing.ErrInvalidToken, fencing.ErrInvalidResource, callgate.ErrNotAdmitted, storagegate.ErrUncertain} {
+	for _, err := range []error{fencing.ErrInvalidToken, fencing.ErrInvalidResource, callgate.ErrNotAdmitted,
+		storagegate.ErrUncertain} {
 		w := httptest.NewRecorder()
 		httpgate.WriteError(w, err)
 		require.ErrorIs(t, httpgate.Check(w.Result()), err)
@@ -161,7 +162,9 @@ func TestNewerRequestWaitsForTheHandler(t *testing.T) {
 func TestWaitEndsWith503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		h := newGate(t, httpgate.Wait(time.Minute)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+		h := newGate(t, httpgate.Wait(time.Minute)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			<-release
+		}))
 		go send(t, h, "PUT", "/orders/42", "1", "")
 		synctest.Wait()
 		resp := send(t, h, "PUT", "/orders/42", "2", "")
@@ -221,7 +224,9 @@ func TestGateReads(t *testing.T) {
 }
 
 func TestUngated(t *testing.T) {
-	gate, err := httpgate.New(callgate.Memory(fencing.Rule{}), func(*http.Request) (fencing.Resource, error) { return "", callgate.ErrUngated })
+	gate, err := httpgate.New(callgate.Memory(fencing.Rule{}), func(*http.Request) (fencing.Resource, error) {
+		return "", callgate.ErrUngated
+	})
 	require.NoError(t, err)
 	h := gate.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	require.Equal(t, 200, send(t, h, "PUT", "/", "1", "").StatusCode)
@@ -240,9 +245,12 @@ func TestOptionsAreChecked(t *testing.T) {
 // A handler that supports such a header or parameter would write on a GET.
 func TestMethodOverridesAreWrites(t *testing.T) {
 	gate, written := newGate(t), false
-	h := gate.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { written = r.Method == http.MethodGet }))
+	h := gate.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		written = r.Method == http.MethodGet
+	}))
 	require.Equal(t, http.StatusOK, send(t, h, "PUT", "/orders/42", "34", "").StatusCode)
-	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_HTTP_Method_Override"} {
+	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override",
+		"X_HTTP_Method_Override"} {
 		r := httptest.NewRequest("GET", "/orders/42", nil)
 		r.Header[header] = []string{"PUT"}
 		w := httptest.NewRecorder()

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/storagegate/callgate"
 )
 
 // defaultBuffer is how many bytes of a body are read before the request waits
@@ -51,12 +52,12 @@ func GateReads() Option {
 
 // WithVerifier makes the gate accept signed tokens only. A write with a number, with
 // no token or with a signature that v refuses is answered with 400.
-func WithVerifier(v *fencing.Verifier) Option {
+func WithVerifier(v *signature.Verifier) Option {
 	return func(g *Gate) error {
 		if v == nil {
 			return errors.New("the verifier is nil; omit the option to accept tokens without a signature")
 		}
-		g.verifier = v
+		callgate.WithVerifier(v)(g.Guard)
 		return nil
 	}
 }

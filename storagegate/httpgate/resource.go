@@ -66,7 +66,8 @@ func FromPath(rules ...string) (ResourceFunc, error) {
 
 func plainPath(r *http.Request) error {
 	p := r.URL.Path
-	if p == "" || p[0] != '/' || path.Clean(p) != p || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || ambiguous(p) {
+	encodedSlash := strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f")
+	if p == "" || p[0] != '/' || path.Clean(p) != p || encodedSlash || ambiguous(p) {
 		return fmt.Errorf("%w: the path %.200q is ambiguous; send it without empty, dot or encoded segments, "+
 			"semicolons, backslashes, and spaces or dots at the end of a segment",
 			fencing.ErrInvalidResource, r.URL.EscapedPath())

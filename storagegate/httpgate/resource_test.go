@@ -11,7 +11,8 @@ import (
 )
 
 func TestFromPath(t *testing.T) {
-	resource, err := httpgate.FromPath("/orders/{id}/{rest...}=orders/{id}", "/files/{path...}=file:{path}", "/config=config")
+	resource, err := httpgate.FromPath("/orders/{id}/{rest...}=orders/{id}", "/files/{path...}=file:{path}",
+		"/config=config")
 	require.NoError(t, err)
 	for target, want := range map[string]fencing.Resource{
 		"/orders/42":            "orders/42",
@@ -56,7 +57,8 @@ func TestFromPath(t *testing.T) {
 }
 
 func TestFromPathRefusesBadRules(t *testing.T) {
-	for _, rule := range []string{"", "/orders", "/orders=", "orders=x", "/orders/=x", "/a//b=x", "/a{b}=x", "/{a=x", "/a}=x",
+	for _, rule := range []string{"", "/orders", "/orders=", "orders=x", "/orders/=x", "/a//b=x", "/a{b}=x", "/{a=x",
+		"/a}=x",
 		"/{a...}/b=x", "/{a}/{a}=x", "/{a}=x{b}", "/{a}={a", "/{a}{b}=x"} {
 		_, err := httpgate.FromPath(rule)
 		require.Error(t, err, rule)

@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/servicetest"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/httpgate"
-	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 func TestSignedTokens(t *testing.T) {
 	store := &servicetest.Store{}
-	gate, err := httpgate.New(callgate.Memory(fencing.Rule{}), servicetest.ResourceOf, httpgate.WithVerifier(servicetest.NewVerifier(t)))
+	gate, err := httpgate.New(callgate.Memory(fencing.Rule{}), servicetest.ResourceOf,
+		httpgate.WithVerifier(servicetest.NewVerifier(t)))
 	require.NoError(t, err)
 	server := httptest.NewServer(gate.Handler(store))
 	t.Cleanup(server.Close)

@@ -11,16 +11,15 @@ import (
 // Gate holds a value for each resource. A value is changed only under a token
 // that the rule admits. Check and write happen under a lock per resource, so
 // writers of different resources do not wait for each other.
+//
+// The write of Do changes the value in place. It works on a copy, which replaces
+// the value if the write returns nil. The copy is a plain assignment: if V contains
+// a map, a slice or a pointer, replace it instead of changing what it refers to.
 type Gate[V any] struct {
-	storagegate.Monitor
+	*storagegate.Base[*V]
 	rule  fencing.Rule
 	cells sync.Map // fencing.Resource to *cell[V]; never removed, because marks are never deleted
 }
-
-var (
-	_ storagegate.Gate[*int] = (*Gate[int])(nil)
-	_ storagegate.Resetter   = (*Gate[int])(nil)
-)
 
 // cell holds one resource. The channel is its lock: unlike with a mutex, a wait
 // for it can be cancelled.
@@ -32,51 +31,36 @@ type cell[V any] struct {
 }
 
 // New returns an empty gate.
-func New[V any](rule fencing.Rule) *Gate[V] { return &Gate[V]{rule: rule} }
+func New[V any](rule fencing.Rule) *Gate[V] {
+	g := &Gate[V]{rule: rule}
+	g.Base = storagegate.NewBase(storagegate.Steps[*V]{Write: g.write, Lower: g.lower, Mark: g.mark})
+	return g
+}
 
-// Do implements storagegate.Gate. write changes the value in place. It works on
-// a copy, which replaces the value if write returns nil. The copy is a plain
-// assignment: if V contains a map, a slice or a pointer, replace it instead of
-// changing what it refers to.
-func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(value *V) error) error {
+func (g *Gate[V]) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(value *V) error,
+) error {
 	c, err := g.locked(ctx, resource)
 	if err != nil {
 		return err
 	}
 	defer c.unlock()
 	if err := g.rule.Admit(resource, c.mark, token); err != nil {
-		return g.Record(ctx, resource, token, err)
-	}
-	c.next = c.value
-	if err := write(&c.next); err != nil {
 		return err
+	}
+	if c.next = c.value; write != nil {
+		if err := write(&c.next); err != nil {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c.value, c.mark = c.next, token
-	return g.Record(ctx, resource, token, nil)
+	return nil
 }
 
-// Enter implements storagegate.Gate.
-func (g *Gate[V]) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	c, err := g.locked(ctx, resource)
-	if err != nil {
-		return err
-	}
-	defer c.unlock()
-	if err := g.rule.Enter(resource, c.mark, token); err != nil {
-		return g.Record(ctx, resource, token, err)
-	}
-	c.mark = token
-	return g.Record(ctx, resource, token, nil)
-}
-
-// Reset implements storagegate.Resetter.
-func (g *Gate[V]) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
-		return err
-	}
+func (g *Gate[V]) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
 	c, err := g.locked(ctx, resource)
 	if err != nil {
 		return err
@@ -89,8 +73,7 @@ func (g *Gate[V]) Reset(ctx context.Context, resource fencing.Resource, expected
 	return nil
 }
 
-// Mark implements storagegate.Gate.
-func (g *Gate[V]) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+func (g *Gate[V]) mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	_, mark, err := g.Get(ctx, resource)
 	return mark, err
 }
@@ -118,9 +101,6 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
 	found, ok := g.cells.Load(resource)
 	if !ok {
-		if err := resource.Validate(); err != nil {
-			return nil, err
-		}
 		found, _ = g.cells.LoadOrStore(resource, &cell[V]{lock: make(chan struct{}, 1)})
 	}
 	c := found.(*cell[V])

@@ -44,7 +44,10 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 func TestFailedWriteLeavesTheValue(t *testing.T) {
 	gate := memgate.New[int](fencing.Rule{})
 	require.NoError(t, gate.Do(t.Context(), "orders", 1, func(n *int) error { *n = 7; return nil }))
-	require.ErrorIs(t, gate.Do(t.Context(), "orders", 2, func(n *int) error { *n = 8; return context.Canceled }), context.Canceled)
+	require.ErrorIs(t, gate.Do(t.Context(), "orders", 2, func(n *int) error {
+		*n = 8
+		return context.Canceled
+	}), context.Canceled)
 	value, mark, err := gate.Get(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, 7, value)

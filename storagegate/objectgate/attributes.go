@@ -81,7 +81,8 @@ func (o *object) apply(in *s3.PutObjectInput) (options []func(*s3.Options)) {
 		}
 	}
 	in.StorageClass = types.StorageClass(a.StorageClass)
-	in.ServerSideEncryption, in.SSEKMSKeyId, in.BucketKeyEnabled = o.encryption.mode, o.encryption.key, o.encryption.bucketKey
+	in.ServerSideEncryption, in.SSEKMSKeyId = o.encryption.mode, o.encryption.key
+	in.BucketKeyEnabled = o.encryption.bucketKey
 	in.Metadata = map[string]string{}
 	maps.Copy(in.Metadata, a.Metadata)
 	maps.DeleteFunc(in.Metadata, func(name, _ string) bool { return reserved(name) })

@@ -142,7 +142,8 @@ func TestStorageClassAndEncryptionAreKept(t *testing.T) {
 		},
 		onPut: func(_ int, r *http.Request, _ forward) (*http.Response, error) {
 			sent = r.Header.Clone()
-			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody, Request: r}, nil
+			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody,
+				Request: r}, nil
 		},
 	}
 	name := bucket(t)

@@ -9,23 +9,20 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
-	"github.com/leased-project/leased/storagegate/internal/filename"
 )
 
 // Gate guards the objects of one bucket. Any number of processes can use gates on
 // the same bucket. All methods are safe for concurrent use.
+//
+// Do is one conditional write. If the object changes in between, the write runs
+// again. Enter and Reset rewrite the object with its current data.
 type Gate struct {
-	storagegate.Monitor
+	*storagegate.Base[*Tx]
 	client Client
 	bucket string
 	rule   fencing.Rule
 	key    func(fencing.Resource) string
 }
-
-var (
-	_ storagegate.Gate[*Tx] = (*Gate)(nil)
-	_ storagegate.Resetter  = (*Gate)(nil)
-)
 
 // Option configures a Gate.
 type Option func(*Gate)
@@ -43,7 +40,7 @@ func Prefix(prefix string) Option {
 // letters, digits, "-", "_" and inner dots escaped as %xx, because some stores
 // keep objects as files. A name that becomes too long is replaced by "~" and its
 // SHA-256.
-func Key(resource fencing.Resource) string { return filename.Escape(resource) }
+func Key(resource fencing.Resource) string { return storagegate.FileName(resource) }
 
 // New returns a Gate that applies rule to the objects of bucket.
 func New(client Client, bucket string, rule fencing.Rule, options ...Option) *Gate {
@@ -51,6 +48,7 @@ func New(client Client, bucket string, rule fencing.Rule, options ...Option) *Ga
 	for _, option := range options {
 		option(g)
 	}
+	g.Base = storagegate.NewBase(storagegate.Steps[*Tx]{Write: g.write, Lower: g.lower, Mark: g.mark})
 	return g
 }
 
@@ -83,19 +81,18 @@ func (tx *Tx) Write(data []byte) { tx.data, tx.wrote = data, true }
 // encoding of the data changes.
 func (tx *Tx) Attributes() *Attributes { return &tx.object.attributes }
 
-// Do implements storagegate.Gate with one conditional write. If the object changes
-// in between, write runs again.
-func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
-	}
+func (g *Gate) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error,
+) error {
 	return g.try(ctx, resource, func(key string, now *object) error {
-		if err := g.rule.Admit(resource, now.mark, token); err != nil {
-			return g.Record(ctx, resource, token, err)
+		if err := g.rule.Admit(resource, now.mark, token); err != nil || write == nil && now.mark == token {
+			return err
 		}
 		tx := &Tx{gate: g, ctx: ctx, key: key, object: now}
-		if err := write(tx); err != nil && tx.err == nil {
-			return err
+		if write != nil {
+			if err := write(tx); err != nil && tx.err == nil {
+				return err
+			}
 		}
 		if tx.err != nil {
 			return tx.err
@@ -107,33 +104,11 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 			}
 			tx.data = data
 		}
-		return g.raise(ctx, resource, token, key, &swap{base: now, data: tx.data})
+		return g.replace(ctx, key, &swap{base: now, data: tx.data, mark: token})
 	})
 }
 
-// Enter implements storagegate.Gate. It rewrites the object with its current data.
-func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
-	}
-	return g.try(ctx, resource, func(key string, now *object) error {
-		if err := g.rule.Enter(resource, now.mark, token); err != nil || now.mark == token {
-			return g.Record(ctx, resource, token, err)
-		}
-		data, err := g.get(ctx, key, now)
-		if err != nil {
-			return err
-		}
-		return g.raise(ctx, resource, token, key, &swap{base: now, data: data})
-	})
-}
-
-// Reset implements storagegate.Resetter. It rewrites the object with its current
-// data.
-func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
-		return err
-	}
+func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
 	return g.try(ctx, resource, func(key string, now *object) error {
 		if err := storagegate.CompareMark(resource, now.mark, expected); err != nil {
 			return err
@@ -146,9 +121,8 @@ func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, t
 	})
 }
 
-// Mark implements storagegate.Gate.
-func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	now, err := g.look(ctx, resource)
+func (g *Gate) mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	now, err := g.head(ctx, g.key(resource))
 	if err != nil {
 		return fencing.None, err
 	}
@@ -168,26 +142,6 @@ func (g *Gate) Read(ctx context.Context, resource fencing.Resource) (data []byte
 	return data, err
 }
 
-// look returns the current state of the object, without its content.
-func (g *Gate) look(ctx context.Context, resource fencing.Resource) (*object, error) {
-	if err := resource.Validate(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return g.head(ctx, g.key(resource))
-}
-
-// raise commits a swap with token and records the decision.
-func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fencing.Token, key string, s *swap) error {
-	s.mark = token
-	if err := g.replace(ctx, key, s); err != nil {
-		return err
-	}
-	return g.Record(ctx, resource, token, nil)
-}
-
 // replace commits a swap and keeps the tags of the object.
 func (g *Gate) replace(ctx context.Context, key string, s *swap) error {
 	s.nonce = newNonce()
@@ -203,12 +157,16 @@ func (g *Gate) try(ctx context.Context, resource fencing.Resource, step func(key
 	const longest = 100 * time.Millisecond
 	key := g.key(resource)
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
-		now, err := g.look(ctx, resource)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		now, err := g.head(ctx, key)
 		if err == nil {
 			err = step(key, now)
 		}
 		if !errors.Is(err, errChanged) {
-			if err != nil && ctx.Err() != nil && !errors.Is(err, storagegate.ErrUncertain) && !errors.Is(err, context.Cause(ctx)) {
+			if err != nil && ctx.Err() != nil &&
+				!errors.Is(err, storagegate.ErrUncertain) && !errors.Is(err, context.Cause(ctx)) {
 				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 			}
 			return err

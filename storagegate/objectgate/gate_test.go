@@ -74,7 +74,9 @@ func TestReadModifyWrite(t *testing.T) {
 			return err
 		}))
 	}
-	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error { return nil }), "a write without data raises the mark")
+	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error {
+		return nil
+	}), "a write without data raises the mark")
 	holds(t, gate, 2, "xxx")
 }
 
@@ -133,12 +135,14 @@ func TestVerify(t *testing.T) {
 		require.NoError(t, objectgate.New(client(t, nil), name, fencing.Rule{}).Verify(t.Context(), "probe"))
 	}
 	for _, ignored := range []string{"If-Match", "If-None-Match"} {
-		wire := &faultyWire{onPut: func(_ int, r *http.Request, forward func() (*http.Response, error)) (*http.Response, error) {
+		wire := &faultyWire{onPut: func(_ int, r *http.Request, forward func() (*http.Response, error)) (*http.Response,
+			error) {
 			if r.Header.Get(ignored) == "" {
 				return forward()
 			}
 			// A store that ignores the condition and writes.
-			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody, Request: r}, nil
+			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody,
+				Request: r}, nil
 		}}
 		err := objectgate.New(client(t, wire), name, fencing.Rule{}).Verify(t.Context(), "probe")
 		require.ErrorContains(t, err, "ignores", ignored)

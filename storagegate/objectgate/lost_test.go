@@ -17,11 +17,13 @@ import (
 type forward = func() (*http.Response, error)
 
 // lossy returns a gate behind a faulty network and one behind a sound network.
-func lossy(t *testing.T, onPut func(n int, r *http.Request, forward forward) (*http.Response, error)) (faulty, sound *objectgate.Gate, wire *faultyWire) {
+func lossy(t *testing.T, onPut func(n int, r *http.Request, forward forward) (*http.Response, error)) (faulty,
+	sound *objectgate.Gate, wire *faultyWire) {
 	t.Helper()
 	name := bucket(t)
 	wire = &faultyWire{onPut: onPut}
-	return objectgate.New(client(t, wire), name, fencing.Rule{}), objectgate.New(client(t, nil), name, fencing.Rule{}), wire
+	return objectgate.New(client(t, wire), name, fencing.Rule{}), objectgate.New(client(t, nil), name, fencing.Rule{}),
+		wire
 }
 
 func drop(resp *http.Response, err error) (*http.Response, error) {
@@ -37,11 +39,14 @@ func TestLostResponseIsFoundInTheObject(t *testing.T) {
 		"broken connection": drop,
 		"status 500": func(resp *http.Response, err error) (*http.Response, error) {
 			drop(resp, err)
-			return &http.Response{StatusCode: 500, Status: "500", Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<Error><Code>InternalError</Code></Error>"))}, nil
+			return &http.Response{StatusCode: 500, Status: "500", Header: http.Header{},
+				Body: io.NopCloser(strings.NewReader("<Error><Code>InternalError</Code></Error>"))}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate, sound, wire := lossy(t, func(_ int, _ *http.Request, forward forward) (*http.Response, error) { return answer(forward()) })
+			gate, sound, wire := lossy(t, func(_ int, _ *http.Request, forward forward) (*http.Response, error) {
+				return answer(forward())
+			})
 			require.NoError(t, write(t, gate, 1, "one"))
 			require.NoError(t, write(t, gate, 2, "two"))
 			require.NoError(t, gate.Enter(t.Context(), orders, 3))
@@ -157,7 +162,10 @@ func TestCancelledDuringTheWrite(t *testing.T) {
 		cancel()
 		return resp, err
 	})
-	require.NoError(t, gate.Do(ctx, orders, 1, func(tx *objectgate.Tx) error { tx.Write([]byte("one")); return nil }), "the write was executed")
+	require.NoError(t, gate.Do(ctx, orders, 1, func(tx *objectgate.Tx) error {
+		tx.Write([]byte("one"))
+		return nil
+	}), "the write was executed")
 	holds(t, sound, 1, "one")
 
 	ctx, cancel = context.WithCancel(t.Context())

@@ -59,7 +59,8 @@ func newNonce() string {
 
 // parse returns the object that a response to HEAD describes.
 func parse(head *s3.HeadObjectOutput) (*object, error) {
-	o := &object{exists: true, etag: aws.ToString(head.ETag), attributes: attributesOf(head), tagCount: aws.ToInt32(head.TagCount),
+	o := &object{exists: true, etag: aws.ToString(head.ETag),
+		attributes: attributesOf(head), tagCount: aws.ToInt32(head.TagCount),
 		encryption: encryption{head.ServerSideEncryption, head.SSEKMSKeyId, head.BucketKeyEnabled}}
 	for name, value := range head.Metadata {
 		switch strings.ToLower(name) { // some stores change the case
@@ -115,7 +116,8 @@ func (o *object) data(content []byte) ([]byte, error) {
 	}
 	line, data, ok := bytes.Cut(content, []byte("\n"))
 	if !ok || !bytes.HasPrefix(line, []byte(linePrefix)) {
-		return nil, errors.New("the metadata says that the object is gated, but its content does not start with the line of the gate; find out which program wrote the object")
+		return nil, errors.New("the metadata says that the object is gated, but its content does not start " +
+			"with the line of the gate; find out which program wrote the object")
 	}
 	return data, nil
 }

@@ -50,7 +50,8 @@ func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 		written, changed, err := g.outcome(ctx, key, s)
 		switch {
 		case err != nil:
-			return fmt.Errorf("write object %s: %w: %w; the check of the outcome failed too: %w", key, storagegate.ErrUncertain, lost, err)
+			return fmt.Errorf("write object %s: %w: %w; the check of the outcome failed too: %w",
+				key, storagegate.ErrUncertain, lost, err)
 		case written:
 			return nil
 		case changed:
@@ -59,7 +60,8 @@ func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 			return fmt.Errorf("write object %s: %w: %w", key, storagegate.ErrUncertain, lost)
 		}
 	}
-	return fmt.Errorf("write object %s: %w: no response to %d requests: %w", key, storagegate.ErrUncertain, swapTries, lost)
+	return fmt.Errorf("write object %s: %w: no response to %d requests: %w",
+		key, storagegate.ErrUncertain, swapTries, lost)
 }
 
 // outcome checks a swap without a response. written means that it was executed,
@@ -82,5 +84,6 @@ func (g *Gate) outcome(ctx context.Context, key string, s *swap) (written, chang
 	case !s.base.gated() && now.gated() && len(now.writes) < remembered:
 		return false, true, nil // all writes ever are known
 	}
-	return false, false, errors.New("the object does not contain the nonce of the write any more, or another program has written it")
+	return false, false, errors.New("the object does not contain the nonce of the write any more, " +
+		"or another program has written it")
 }

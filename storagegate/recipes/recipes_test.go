@@ -101,7 +101,9 @@ func TestBoltRecipe(t *testing.T) {
 
 func TestFileRecipe(t *testing.T) {
 	dir := t.TempDir()
-	requireFences(t, func(token fencing.Token) error { return withFiles(t.Context(), dir, map[string]int{"total": 3}, token) })
+	requireFences(t, func(token fencing.Token) error {
+		return withFiles(t.Context(), dir, map[string]int{"total": 3}, token)
+	})
 }
 
 func TestMemoryRecipe(t *testing.T) {

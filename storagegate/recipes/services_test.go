@@ -86,7 +86,8 @@ func withGRPC(marks callgate.Marks) (*grpc.Server, error) {
 	return server, nil
 }
 
-func callGRPC(ctx context.Context, orders shopv1.OrdersClient, token fencing.Token, request *shopv1.PutOrderRequest) error {
+func callGRPC(ctx context.Context, orders shopv1.OrdersClient, token fencing.Token,
+	request *shopv1.PutOrderRequest) error {
 	_, err := orders.PutOrder(grpcgate.WithToken(ctx, token), request)
 	if refusal := grpcgate.Refusal(err); errors.Is(refusal, fencing.ErrStale) {
 		return refusal // the lease is lost: stop

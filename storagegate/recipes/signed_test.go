@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/boltgate"
 	"github.com/leased-project/leased/storagegate/httpgate"
@@ -32,7 +33,8 @@ func sendSigned(ctx context.Context, lease signedLease, request *http.Request) e
 	return nil
 }
 
-func verifyFirst(ctx context.Context, verifier *fencing.Verifier, gate storagegate.Gate[*bolt.Tx], signed string, write func(*bolt.Tx) error) error {
+func verifyFirst(ctx context.Context, verifier *signature.Verifier, gate storagegate.Gate[*bolt.Tx], signed string,
+	write func(*bolt.Tx) error) error {
 	token, err := verifier.Verify("account/7", signed)
 	if err != nil {
 		return err // matches fencing.ErrInvalidToken
@@ -42,7 +44,7 @@ func verifyFirst(ctx context.Context, verifier *fencing.Verifier, gate storagega
 
 // heldLease is a lease with a fixed token.
 type heldLease struct {
-	signer *fencing.Signer
+	signer *signature.Signer
 	token  fencing.Token
 }
 
@@ -51,9 +53,9 @@ func (l heldLease) SignedToken(context.Context) (string, error) {
 }
 
 func TestSignedRecipes(t *testing.T) {
-	signer, err := fencing.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)))
+	signer, err := signature.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)))
 	require.NoError(t, err)
-	verifier, err := fencing.NewVerifier(time.Now, signer.PublicKey())
+	verifier, err := signature.NewVerifier(time.Now, signer.PublicKey())
 	require.NoError(t, err)
 	db, err := bolt.Open(t.TempDir()+"/signed.db", 0o600, nil)
 	require.NoError(t, err)
@@ -62,7 +64,9 @@ func TestSignedRecipes(t *testing.T) {
 	requireFences(t, func(token fencing.Token) error {
 		request := httptest.NewRequest(http.MethodPut, "/", nil)
 		require.NoError(t, sendSigned(t.Context(), heldLease{signer, token}, request))
-		return verifyFirst(t.Context(), verifier, gate, request.Header.Get(fencing.Header), func(*bolt.Tx) error { return nil })
+		return verifyFirst(t.Context(), verifier, gate, request.Header.Get(fencing.Header), func(*bolt.Tx) error {
+			return nil
+		})
 	})
 	err = verifyFirst(t.Context(), verifier, gate, "9007199254740990", func(*bolt.Tx) error { return nil })
 	require.ErrorIs(t, err, fencing.ErrInvalidToken)

@@ -19,11 +19,15 @@ func TestCommandsWithSeveralKeysAreRefused(t *testing.T) {
 		gate := redisgate.New(client, fencing.Rule{}, options...)
 		theirs := redisgate.Key(other, ":text")
 		require.NoError(t, gate.Do(t.Context(), orders, 34, func(tx *redisgate.Tx) error { tx.Set(text, "1"); return nil }))
-		require.NoError(t, gate.Do(t.Context(), other, 50, func(tx *redisgate.Tx) error { tx.Set(theirs, "fenced"); return nil }))
+		require.NoError(t, gate.Do(t.Context(), other, 50, func(tx *redisgate.Tx) error {
+			tx.Set(theirs, "fenced")
+			return nil
+		}))
 		for _, command := range [][]any{
 			{"DEL", redisgate.MarkKey(orders)}, {"del", redisgate.MarkKey(orders)}, {"UNLINK", redisgate.MarkKey(orders)},
 			{"RENAME", redisgate.MarkKey(orders)}, {"rename", theirs}, {"COPY", theirs, "REPLACE"}, {"MSET", "x", theirs, "x"},
-			{"SORT", "STORE", theirs}, {"SMOVE", theirs, "x"}, {"LMOVE", theirs, "LEFT", "RIGHT"}, {"EVAL", 0}, {"FLUSHDB"}, {"GET"},
+			{"SORT", "STORE", theirs}, {"SMOVE", theirs, "x"}, {"LMOVE", theirs, "LEFT", "RIGHT"}, {"EVAL", 0}, {"FLUSHDB"},
+			{"GET"},
 		} {
 			err := gate.Do(t.Context(), orders, 34, func(tx *redisgate.Tx) error {
 				tx.Do(command[0].(string), text, command[1:]...)
@@ -52,7 +56,10 @@ func TestRingIsRefused(t *testing.T) {
 	gate := redisgate.New(ring, fencing.Rule{})
 	require.ErrorIs(t, redisgate.Verify(t.Context(), ring), redisgate.ErrRing)
 	require.ErrorIs(t, gate.Enter(t.Context(), orders, 1), redisgate.ErrRing)
-	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, 1); return nil }), redisgate.ErrRing)
+	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
+		tx.Set(text, 1)
+		return nil
+	}), redisgate.ErrRing)
 	_, err := gate.Mark(t.Context(), orders)
 	require.ErrorIs(t, err, redisgate.ErrRing)
 }

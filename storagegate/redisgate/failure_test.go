@@ -32,8 +32,15 @@ func TestInvalidWriteIsNotSent(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
 	failure := errors.New("failure")
-	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, 1); return failure }), failure)
-	require.ErrorContains(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Do("", text); tx.Set(text, 1); return nil }), "empty")
+	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
+		tx.Set(text, 1)
+		return failure
+	}), failure)
+	require.ErrorContains(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
+		tx.Do("", text)
+		tx.Set(text, 1)
+		return nil
+	}), "empty")
 	require.ErrorContains(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
 		tx.RPush(list, make([]any, 5000)...)
 		return nil
@@ -89,7 +96,8 @@ func TestScriptReturnsItsValue(t *testing.T) {
 		require.NoError(t, err, body)
 		require.Equal(t, want, value, body)
 	}
-	for _, body := range []string{"error('no')", "redis.call('SET', KEYS[1], 1) return redis.call('RPUSH', KEYS[1], 1)", "return redis.pcall('NONSENSE')"} {
+	for _, body := range []string{"error('no')", "redis.call('SET', KEYS[1], 1) return redis.call('RPUSH', KEYS[1], 1)",
+		"return redis.pcall('NONSENSE')"} {
 		_, err := gate.Run(t.Context(), orders, 2, redisgate.NewScript(body), []string{text})
 		require.ErrorIs(t, err, storagegate.ErrUncertain, body)
 	}
@@ -134,7 +142,8 @@ func TestInvalidMarkIsAnError(t *testing.T) {
 func TestUserWithoutAccessToMarksWritesNothing(t *testing.T) {
 	server := testserver.Redis(t)
 	admin := connect(t, server.Addr)
-	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "writer", "on", "nopass", "+@all", "~{*", "%R~leased:mark:*").Err())
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "writer", "on", "nopass", "+@all", "~{*",
+		"%R~leased:mark:*").Err())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "writer", Password: "x"})
 	defer client.Close()
 	gate := redisgate.New(client, fencing.Rule{})

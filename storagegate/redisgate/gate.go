@@ -13,16 +13,17 @@ import (
 
 // Gate guards the keys of one Redis server or Redis Cluster. Any number of
 // processes can use gates on the same server.
+//
+// Do runs the commands that its write adds to the Tx in one script. If the write
+// returns an error, nothing is sent.
 type Gate struct {
-	storagegate.Monitor
+	*storagegate.Base[*Tx]
 	client  redis.UniversalClient
 	rule    fencing.Rule
 	maxJump string // the bound as the argument of a script
 	anySlot bool
 	refused error // returned by every call if the gate cannot be used
 }
-
-var _ storagegate.Gate[*Tx] = (*Gate)(nil)
 
 // Option configures a Gate.
 type Option func(*Gate)
@@ -41,18 +42,18 @@ func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Ga
 	for _, option := range options {
 		option(g)
 	}
+	g.Base = storagegate.NewBase(storagegate.Steps[*Tx]{Write: g.write, Lower: g.lower, Mark: g.mark})
 	return g
 }
 
-// Do implements storagegate.Gate: it admits token and runs the commands that
-// write adds in one script. If write returns an error, nothing is sent.
-func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
-	}
+func (g *Gate) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error,
+) error {
 	tx := Tx{resource: resource, anySlot: g.anySlot}
-	if err := write(&tx); err != nil {
-		return err
+	if write != nil {
+		if err := write(&tx); err != nil {
+			return err
+		}
 	}
 	if tx.err != nil {
 		return fmt.Errorf("write %q: %w", string(resource), tx.err)
@@ -70,7 +71,9 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 
 // Run admits token and runs a script of the caller. The script gets keys and args
 // as KEYS and ARGV. Run returns the result of the script.
-func (g *Gate) Run(ctx context.Context, resource fencing.Resource, token fencing.Token, script *Script, keys []string, args ...any) (any, error) {
+func (g *Gate) Run(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, script *Script, keys []string, args ...any,
+) (any, error) {
 	if err := storagegate.Validate(resource, token); err != nil {
 		return nil, err
 	}
@@ -79,31 +82,13 @@ func (g *Gate) Run(ctx context.Context, resource fencing.Resource, token fencing
 			return nil, fmt.Errorf("write %q: %w", string(resource), err)
 		}
 	}
-	return g.run(ctx, script, resource, token, keys, args)
+	result, err := g.run(ctx, script, resource, token, keys, args)
+	return result, g.Record(ctx, resource, token, err)
 }
 
-// Enter implements storagegate.Gate.
-func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
-	}
-	if token == fencing.None {
-		return storagegate.RefuseTokenless(ctx, g, resource)
-	}
-	_, err := g.run(ctx, enterScript, resource, token, nil, nil)
-	return err
-}
-
-// Mark implements storagegate.Gate.
-func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	if err := resource.Validate(); err != nil {
-		return fencing.None, err
-	}
+func (g *Gate) mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	if g.refused != nil {
 		return fencing.None, g.refused
-	}
-	if ctx.Err() != nil {
-		return fencing.None, context.Cause(ctx)
 	}
 	text, err := g.client.Get(ctx, MarkKey(resource)).Result()
 	if errors.Is(err, redis.Nil) {
@@ -115,8 +100,10 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 	return fencing.ParseToken(text)
 }
 
-// run runs a script, records its decision and returns its result.
-func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any) (any, error) {
+// run runs a script and returns its result, or the refusal.
+func (g *Gate) run(
+	ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any,
+) (any, error) {
 	if g.refused != nil {
 		return nil, g.refused
 	}
@@ -132,15 +119,33 @@ func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resourc
 	v := parseReply(reply)
 	switch v.kind {
 	case "stale":
-		return nil, g.Record(ctx, resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
+		return nil, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark}
 	case "jump":
-		return nil, g.Record(ctx, resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.Bound()})
-	}
-	if v.admitted {
-		_ = g.Record(ctx, resource, token, nil)
+		return nil, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.Bound()}
 	}
 	if v.failed != nil {
+		if v.admitted { // the error does not say so, but the mark is raised
+			_ = g.Record(ctx, resource, token, nil)
+		}
 		return nil, fmt.Errorf("write %q: %w", string(resource), v.failed)
 	}
 	return v.value, nil
+}
+
+func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if g.refused != nil {
+		return g.refused
+	}
+	words := append(make([]any, reserved, reserved+3), MarkKey(resource), expected.String(), to.String())
+	reply, err := resetScript.run(ctx, g.client, 1, words)
+	if err != nil {
+		return fmt.Errorf("reset the mark of %q: %w", string(resource), err)
+	}
+	switch v := parseReply(reply); {
+	case v.failed != nil:
+		return fmt.Errorf("reset the mark of %q: %w", string(resource), v.failed)
+	case v.kind == "changed":
+		return storagegate.CompareMark(resource, v.mark, expected)
+	}
+	return nil
 }

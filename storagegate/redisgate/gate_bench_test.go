@@ -18,7 +18,8 @@ import (
 // different resources show the throughput.
 // Run with: go test -run '^$' -bench . ./storagegate/redisgate
 func BenchmarkRedis(b *testing.B) {
-	for name, options := range map[string][]testserver.RedisOption{"memory": nil, "durable": {testserver.RedisAppendOnly()}} {
+	for name, options := range map[string][]testserver.RedisOption{"memory": nil,
+		"durable": {testserver.RedisAppendOnly()}} {
 		for _, writers := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/writers=%d", name, writers), func(b *testing.B) {
 				server := testserver.Redis(b, options...)
@@ -53,7 +54,8 @@ func BenchmarkEmptyScript(b *testing.B) {
 			gatetest.Compare(b, writers, func(w, _ int) error {
 				return client.Set(b.Context(), keys[w], "a value of some length", 0).Err()
 			}, func(w, _ int) error {
-				return client.EvalSha(b.Context(), digest, []string{redisgate.MarkKey(resources[w]), keys[w]}, "34", "0", "a value of some length").Err()
+				return client.EvalSha(b.Context(), digest, []string{redisgate.MarkKey(resources[w]), keys[w]}, "34", "0",
+					"a value of some length").Err()
 			})
 		})
 	}

@@ -68,7 +68,8 @@ func (s *subject) Read(ctx context.Context, resource fencing.Resource) (string, 
 	return value, err
 }
 
-func do(fill func(tx *redisgate.Tx, key, value string)) func(*subject, context.Context, fencing.Resource, fencing.Token, string) error {
+func do(fill func(tx *redisgate.Tx, key, value string)) func(*subject, context.Context, fencing.Resource, fencing.Token,
+	string) error {
 	return func(s *subject, ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error {
 		return s.Do(ctx, resource, token, func(tx *redisgate.Tx) error {
 			fill(tx, redisgate.Key(resource, ":data"), value)
@@ -180,14 +181,18 @@ func TestScriptChecksTheToken(t *testing.T) {
 func TestMarkIsStoredExactly(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{MaxJump: fencing.Unbounded})
-	for _, token := range []fencing.Token{999_999_999_999_999, 1_000_000_000_000_000, 1_000_000_000_000_001, fencing.MaxToken - 1, fencing.MaxToken} {
+	for _, token := range []fencing.Token{999_999_999_999_999, 1_000_000_000_000_000, 1_000_000_000_000_001,
+		fencing.MaxToken - 1, fencing.MaxToken} {
 		for i, enter := range []func(fencing.Resource) error{
 			func(r fencing.Resource) error { return gate.Enter(t.Context(), r, token) },
 			func(r fencing.Resource) error {
 				return gate.Do(t.Context(), r, token, func(tx *redisgate.Tx) error { tx.Set(redisgate.Key(r, ""), 1); return nil })
 			},
 			func(r fencing.Resource) error {
-				return gate.Do(t.Context(), r, token, func(tx *redisgate.Tx) error { tx.RPush(redisgate.Key(r, "l"), 1); return nil })
+				return gate.Do(t.Context(), r, token, func(tx *redisgate.Tx) error {
+					tx.RPush(redisgate.Key(r, "l"), 1)
+					return nil
+				})
 			},
 			func(r fencing.Resource) error {
 				_, err := gate.Run(t.Context(), r, token, redisgate.NewScript("return 1"), nil)

@@ -49,7 +49,8 @@ func checkKey(resource fencing.Resource, key string, anySlot bool) error {
 		return fmt.Errorf("the key %q is reserved for a mark; use another key", key)
 	}
 	if !anySlot && hashed(key) != tag(resource) {
-		return fmt.Errorf("the key %q is not in the slot of %q; name it with redisgate.Key, or use the name of the resource", key, string(resource))
+		return fmt.Errorf("the key %q is not in the slot of %q; name it with redisgate.Key, or use the name of the resource",
+			key, string(resource))
 	}
 	return nil
 }

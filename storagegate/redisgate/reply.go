@@ -38,7 +38,8 @@ func parseReply(result any) reply {
 			v.failed = fmt.Errorf("the server returned: %v", list[2])
 			break
 		}
-		v.failed = fmt.Errorf("%w: %v commands were executed before one failed: %v", storagegate.ErrUncertain, list[1], list[2])
+		v.failed = fmt.Errorf("%w: %v commands were executed before one failed: %v",
+			storagegate.ErrUncertain, list[1], list[2])
 	case "raised":
 		v.admitted = true
 		v.failed = fmt.Errorf("%w: the script failed and may have written: %v", storagegate.ErrUncertain, list[1])

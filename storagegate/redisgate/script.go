@@ -98,7 +98,8 @@ func outcome(err error) error {
 	}
 	var reply redis.Error
 	var dial *net.OpError
-	if errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
+	if errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", storagegate.ErrUncertain, err)

@@ -16,7 +16,8 @@ func TestFenceScriptIsBoundedByDefault(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: testserver.Redis(t).Addr})
 	t.Cleanup(func() { client.Close() })
 	admit := func(token, bound fencing.Token) any {
-		reply, err := client.Eval(t.Context(), fenceLua+"\nreturn 1", []string{MarkKey("orders")}, token.String(), bound.String()).Result()
+		reply, err := client.Eval(t.Context(), fenceLua+"\nreturn 1", []string{MarkKey("orders")}, token.String(),
+			bound.String()).Result()
 		require.NoError(t, err)
 		return reply
 	}

@@ -36,7 +36,8 @@ func (tx *Tx) Do(command, key string, args ...any) {
 		tx.err = errors.New("the name of the command is empty")
 		return
 	case len(args) > maxArgs:
-		tx.err = fmt.Errorf("%s %q has %d arguments, at most %d are allowed; use several commands", command, key, len(args), maxArgs)
+		tx.err = fmt.Errorf("%s %q has %d arguments, at most %d are allowed; use several commands",
+			command, key, len(args), maxArgs)
 		return
 	}
 	if tx.err = checkCommand(command, len(args)); tx.err != nil {

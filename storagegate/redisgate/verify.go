@@ -36,7 +36,9 @@ func Verify(ctx context.Context, client redis.UniversalClient) error {
 			found = append(found, weaknesses...)
 			return err
 		})
-		slices.SortFunc(found, func(a, b storagegate.Weakness) int { return strings.Compare(a.Server+a.Setting, b.Server+b.Setting) })
+		slices.SortFunc(found, func(a, b storagegate.Weakness) int {
+			return strings.Compare(a.Server+a.Setting, b.Server+b.Setting)
+		})
 	default:
 		address := "the server"
 		if c, ok := client.(*redis.Client); ok {
@@ -51,7 +53,9 @@ func Verify(ctx context.Context, client redis.UniversalClient) error {
 }
 
 // verifyServer returns the weaknesses of one server.
-func verifyServer(ctx context.Context, client redis.Cmdable, address string, cluster bool) ([]storagegate.Weakness, error) {
+func verifyServer(
+	ctx context.Context, client redis.Cmdable, address string, cluster bool,
+) ([]storagegate.Weakness, error) {
 	text, err := client.Info(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the INFO of Redis %s: %w", address, err)
@@ -77,13 +81,15 @@ func verifyServer(ctx context.Context, client redis.Cmdable, address string, clu
 	report(info["cluster_enabled"] == "1" && !cluster, "cluster-enabled", "yes", "use a redis.ClusterClient")
 	for _, setting := range []struct{ name, want, advice string }{
 		{"appendfsync", "always", "set appendfsync always, because a power failure loses the last marks otherwise"},
-		{"no-appendfsync-on-rewrite", "no", "set no-appendfsync-on-rewrite no, because marks are not synced during a rewrite otherwise"},
+		{"no-appendfsync-on-rewrite", "no",
+			"set no-appendfsync-on-rewrite no, because marks are not synced during a rewrite otherwise"},
 	} {
 		values, err := client.ConfigGet(ctx, setting.name).Result()
 		var refused redis.Error
 		switch {
 		case errors.As(err, &refused):
-			report(true, setting.name, "unknown", "allow CONFIG GET for this user, or check the setting on the server ("+refused.Error()+")")
+			report(true, setting.name, "unknown",
+				"allow CONFIG GET for this user, or check the setting on the server ("+refused.Error()+")")
 		case err != nil:
 			return nil, fmt.Errorf("read the setting %s of Redis %s: %w", setting.name, address, err)
 		default:

@@ -45,7 +45,8 @@ func TestVerify(t *testing.T) {
 
 	require.Equal(t, map[string]string{"appendonly": "no", "appendfsync": "everysec"}, weaknesses(t, empty(t)))
 
-	for setting, weak := range map[string]string{"appendfsync": "everysec", "no-appendfsync-on-rewrite": "yes", "maxmemory-policy": "allkeys-lru"} {
+	for setting, weak := range map[string]string{"appendfsync": "everysec", "no-appendfsync-on-rewrite": "yes",
+		"maxmemory-policy": "allkeys-lru"} {
 		before, err := client.ConfigGet(t.Context(), setting).Result()
 		require.NoError(t, err)
 		require.NoError(t, client.ConfigSet(t.Context(), setting, weak).Err())
@@ -60,7 +61,8 @@ func TestVerify(t *testing.T) {
 func TestVerifyReportsUnknownSettings(t *testing.T) {
 	durable := testserver.Redis(t, testserver.RedisAppendOnly())
 	require.NoError(t, connect(t, durable.Addr).Do(t.Context(), "ACL", "SETUSER", "default", "-config").Err())
-	require.Equal(t, map[string]string{"appendfsync": "unknown", "no-appendfsync-on-rewrite": "unknown"}, weaknesses(t, connect(t, durable.Addr)))
+	require.Equal(t, map[string]string{"appendfsync": "unknown", "no-appendfsync-on-rewrite": "unknown"},
+		weaknesses(t, connect(t, durable.Addr)))
 }
 
 func TestVerifyReportsReplicas(t *testing.T) {
@@ -75,13 +77,15 @@ func TestVerifyReportsReplicas(t *testing.T) {
 func TestVerifyOfACluster(t *testing.T) {
 	node := testserver.Redis(t, testserver.RedisAppendOnly(), testserver.RedisClusterMode())
 	single := connect(t, node.Addr)
-	require.Equal(t, map[string]string{"cluster-enabled": "yes"}, weaknesses(t, single), "a client that follows no redirection")
+	require.Equal(t, map[string]string{"cluster-enabled": "yes"}, weaknesses(t, single),
+		"a client that follows no redirection")
 	require.NoError(t, single.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr}})
 	t.Cleanup(func() { cluster.Close() })
 	require.Eventually(t, func() bool { return redisgate.Verify(t.Context(), cluster) == nil }, timeout, tick)
 	require.NoError(t, single.ConfigSet(t.Context(), "appendfsync", "no").Err())
-	require.Equal(t, map[string]string{"appendfsync": "no"}, weaknesses(t, cluster), "every master of a cluster is checked")
+	require.Equal(t, map[string]string{"appendfsync": "no"}, weaknesses(t, cluster),
+		"every master of a cluster is checked")
 }
 
 func TestVerifyOfAnUnreachableServer(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -15,7 +14,9 @@ import (
 // admit locks and raises the mark in tx, with one statement if the token is
 // admitted; the first mark of a resource takes two in PostgreSQL and SQLite.
 // outermost means that tx was begun by the gate and there is no savepoint.
-func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token) error {
+func (g *Gate) admit(
+	ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token,
+) error {
 	if g.dialect == Postgres && outermost {
 		admitted, err := g.admitFirst(ctx, tx, resource, token)
 		if admitted || err != nil {
@@ -24,20 +25,22 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource f
 	}
 	mark, err := g.raise(ctx, tx, resource, token)
 	if errors.Is(err, sql.ErrNoRows) { // SQLite refused, and holds its lock now
-		mark, err = g.mark(ctx, tx, resource)
+		mark, err = g.read(ctx, tx, resource)
 	} else if err == nil && mark == token {
 		g.hints.Note(resource, token)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+		return pgsql.RaiseError(resource, string(g.dialect), g.dialect.missing(err), err)
 	}
 	return pgsql.Judge(g.rule, resource, mark, token)
 }
 
 // admitFirst admits the token with the first statement of a transaction in
 // PostgreSQL. It returns false if the token is refused or raise must decide.
-func (g *Gate) admitFirst(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (bool, error) {
+func (g *Gate) admitFirst(
+	ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token,
+) (bool, error) {
 	var mark fencing.Token
 	query, args := g.hints.First(g.rule, resource, token)
 	err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
@@ -48,12 +51,14 @@ func (g *Gate) admitFirst(ctx context.Context, tx *sql.Tx, resource fencing.Reso
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	}
-	return false, fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+	return false, pgsql.RaiseError(resource, string(g.dialect), g.dialect.missing(err), err)
 }
 
 // raise tries to raise the mark. It returns the mark, which is the token if and
 // only if the token was admitted, or sql.ErrNoRows for a refusal.
-func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
+func (g *Gate) raise(
+	ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token,
+) (mark fencing.Token, err error) {
 	args := []any{string(resource), int64(token), int64(g.rule.Bound())}
 	if g.dialect == Postgres {
 		// The drivers cache prepared statements themselves, unless they must not

@@ -68,7 +68,8 @@ func TestSerializableWriteIsRepeated(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		var waiting int
-		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&waiting)
+		err := db.QueryRowContext(t.Context(),
+			`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&waiting)
 		return err == nil && waiting == 1
 	}, timeout, tick)
 	require.NoError(t, first.Commit())
@@ -95,7 +96,8 @@ func TestLostConnectionAtCommitIsUncertain(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		var killed bool
-		err := db.QueryRowContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&killed)
+		err := db.QueryRowContext(t.Context(),
+			`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&killed)
 		return err == nil && killed
 	}, timeout, tick)
 	require.ErrorIs(t, <-done, storagegate.ErrUncertain)
@@ -106,7 +108,8 @@ func TestLostConnectionAtCommitIsUncertain(t *testing.T) {
 // A transaction that has already read has a snapshot in which the mark of a second
 // resource may be old. The fence must compare with the current mark.
 func TestSecondResourceIsComparedWithTheCurrentMark(t *testing.T) {
-	for _, dialect := range []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL} { // a transaction of SQLite locks all resources
+	// A transaction of SQLite locks all resources.
+	for _, dialect := range []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL} {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			gate, newer := s.gate(t, fencing.Rule{}), s.gate(t, fencing.Rule{})
@@ -132,11 +135,16 @@ func TestSecondResourceIsComparedWithTheCurrentMark(t *testing.T) {
 	}
 }
 
-func TestMissingTableError(t *testing.T) {
-	s := newStorage(t, sqlgate.SQLite)
-	execute(t, s, `DROP TABLE leased_marks`)
-	err := s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", 1)
-	require.ErrorContains(t, err, "was Install called?")
+// A gate without its schema says which command installs it.
+func TestMissingSchemaError(t *testing.T) {
+	for _, d := range dialects {
+		t.Run(string(d), func(t *testing.T) {
+			s := newStorage(t, d)
+			execute(t, s, `DROP TABLE leased_marks`)
+			err := s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", 1)
+			require.ErrorContains(t, err, "leased gate ddl --dialect "+string(d))
+		})
+	}
 }
 
 // A COMMIT that PostgreSQL answers with ROLLBACK has a known outcome.

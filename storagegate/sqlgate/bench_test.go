@@ -59,7 +59,8 @@ func BenchmarkEmptyStatement(b *testing.B) {
 	for _, synchronous := range []string{"FULL", "NORMAL"} {
 		b.Run("synchronous="+synchronous, func(b *testing.B) {
 			s := sqliteFile(b, synchronous)
-			execute(b, s, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`, `INSERT INTO accounts VALUES (0, 0)`)
+			execute(b, s, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`,
+				`INSERT INTO accounts VALUES (0, 0)`)
 			db := s.open(b)
 			nothing, err := db.PrepareContext(b.Context(), `UPDATE accounts SET balance = balance WHERE 0`)
 			require.NoError(b, err)
@@ -75,7 +76,8 @@ func BenchmarkEmptyStatement(b *testing.B) {
 
 func sqliteFile(b *testing.B, synchronous string) storage {
 	path := filepath.Join(b.TempDir(), "bench.db")
-	return storage{sqlgate.SQLite, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
+	return storage{sqlgate.SQLite, "sqlite",
+		"file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
 }
 
 // inTransaction executes before, if it is not nil, and pays to one account.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
@@ -55,7 +56,7 @@ type statements struct {
 // jump of the first token of a resource. It must not prevent the update of an
 // existing row.
 var dialects = map[Dialect]statements{
-	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
+	Postgres: {admit: pgsql.Admit, mark: `SELECT mark FROM leased_marks WHERE resource = $1`},
 	MySQL: {
 		// Go sends UTF-8, whatever the character set of the connection is.
 		admit: `CALL leased_try(CAST(? AS BINARY), ?, ?)`,
@@ -101,6 +102,20 @@ func (d Dialect) explain(err error) pgsql.Meaning {
 		}
 	}
 	return pgsql.Unknown
+}
+
+// missing reports whether a statement of the gate failed because the schema is not installed. SQLite
+// has one code for all errors of a statement.
+func (d Dialect) missing(err error) bool {
+	var postgres interface{ SQLState() string }
+	var sqlite interface{ Code() int }
+	switch {
+	case d == Postgres && errors.As(err, &postgres):
+		return pgsql.Missing(postgres.SQLState())
+	case d == SQLite && errors.As(err, &sqlite):
+		return sqlite.Code() == 1
+	}
+	return d == MySQL && slices.Contains([]uint64{1146, 1305}, mysqlNumber(err)) // a table, a procedure
 }
 
 // rolledBack reports whether PostgreSQL answered COMMIT with ROLLBACK, as it does

@@ -14,6 +14,6 @@
 //
 // Types, in reading order: [Dialect], the kind of database; [Gate], the gate over
 // database/sql; [Verify], what the database lacks; [DDL] and [Guard], the same rule
-// inside the database, for programs in any language; [SignedDDL], for signed tokens in PostgreSQL. Package pgxgate is the
-// gate for pgx.
+// inside the database, for programs in any language; [SignedDDL], for signed tokens
+// in PostgreSQL. Package pgxgate is the gate for pgx.
 package sqlgate

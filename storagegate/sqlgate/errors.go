@@ -14,4 +14,5 @@ var ErrInvalidTable = errors.New("table cannot be guarded")
 var ErrTransactionEnded = errors.New("the transaction was ended inside the write")
 
 // ErrCannotVerify means that a database cannot verify the signatures of tokens.
-var ErrCannotVerify = errors.New("this database cannot verify signatures; verify the token in the program, with fencing.Verifier, before the gate")
+var ErrCannotVerify = errors.New("this database cannot verify signatures; " +
+	"verify the token in the program, with signature.Verifier, before the gate")

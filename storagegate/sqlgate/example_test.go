@@ -19,7 +19,8 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir,
+		"app.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,7 +32,8 @@ func ExampleGate() {
 	if err := gate.Install(ctx); err != nil { // once for the database
 		log.Fatal(err)
 	}
-	if _, err := db.ExecContext(ctx, `CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER); INSERT INTO accounts VALUES (7, 100)`); err != nil {
+	if _, err := db.ExecContext(ctx,
+		`CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER); INSERT INTO accounts VALUES (7, 100)`); err != nil {
 		log.Fatal(err)
 	}
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one

@@ -32,7 +32,8 @@ var fenceCalls = map[sqlgate.Dialect]string{
 	sqlgate.SQLite:   `INSERT INTO leased_fence (resource, token, max_jump) VALUES (?, ?, ?)`,
 }
 
-func (p *plainSQL) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*sql.Tx) error) error {
+func (p *plainSQL) Do(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	write func(*sql.Tx) error) error {
 	if err := resource.Validate(); err != nil {
 		return err // the database does not check for printable names
 	}
@@ -47,13 +48,15 @@ func (p *plainSQL) Do(ctx context.Context, resource fencing.Resource, token fenc
 	return p.Record(ctx, resource, token, err)
 }
 
-func (p *plainSQL) once(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*sql.Tx) error) error {
+func (p *plainSQL) once(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	write func(*sql.Tx) error) error {
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, fenceCalls[p.storage.dialect], string(resource), int64(token), int64(p.jump)); err != nil {
+	if _, err := tx.ExecContext(ctx, fenceCalls[p.storage.dialect], string(resource), int64(token),
+		int64(p.jump)); err != nil {
 		return p.translate(err, resource, token)
 	}
 	if err := write(tx); err != nil {
@@ -74,7 +77,8 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 		case "LF001", "LF002":
 			return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 		case "LF003":
-			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
+			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark,
+				MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 		case "LF004":
 			return fencing.ErrInvalidToken
 		}
@@ -89,7 +93,8 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 	case errors.As(err, &my) && (my.Number == 31001 || my.Number == 31002):
 		return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 	case errors.As(err, &my) && my.Number == 31003:
-		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
+		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark,
+			MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 	case errors.As(err, &my) && my.Number == 31004:
 		return fencing.ErrInvalidToken
 	case errors.As(err, &lite) && lite.Code() == 1811: // refused by a trigger
@@ -99,7 +104,8 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 		case mark > token:
 			return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 		default:
-			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
+			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark,
+				MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 		}
 	}
 	return err
@@ -124,11 +130,12 @@ func TestFenceInTheDatabase(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
+			s := newSuiteStorage(t, dialect)
 			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-				s := newStorage(t, dialect)
+				s.empty(t)
 				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
-					db := s.open(t)
-					return gatetest.Adapt(&plainSQL{storage: s, db: db, jump: rule.MaxJump}, s.put, s.get(db))
+					db := s.handle(t)
+					return gatetest.Adapt(&plainSQL{storage: s.storage, db: db, jump: rule.MaxJump}, s.put, s.get(db))
 				}
 			})
 		})

@@ -19,8 +19,13 @@ import (
 // the snapshot before a possible wait for the lock. So at these levels Do first
 // raises the mark in a separate transaction, and a failed write leaves the mark
 // raised.
+//
+// The write of Do must not commit or roll back, not even with a statement that does
+// so implicitly: MariaDB and MySQL commit before DDL and LOCK TABLES, and roll back
+// after a deadlock. Do then returns ErrTransactionEnded. Reset needs privileges on
+// the table leased_resets, which writers do not need.
 type Gate struct {
-	storagegate.Monitor
+	*storagegate.Base[*sql.Tx]
 	db      *sql.DB
 	dialect Dialect
 	rule    fencing.Rule
@@ -29,8 +34,6 @@ type Gate struct {
 	admits  prepared
 	hints   pgsql.Hints
 }
-
-var _ storagegate.Gate[*sql.Tx] = (*Gate)(nil)
 
 // Option configures a Gate.
 type Option func(*Gate)
@@ -51,35 +54,30 @@ func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Ga
 	for _, option := range options {
 		option(g)
 	}
+	g.Base = storagegate.NewBase(storagegate.Steps[*sql.Tx]{Write: g.write, Lower: g.lower, Mark: g.mark})
 	return g, nil
 }
 
-// Do implements storagegate.Gate. write must not commit or roll back, also not
-// with statements that do so implicitly: MariaDB and MySQL commit before DDL and
-// LOCK TABLES, and roll back after a deadlock. Do then returns
-// ErrTransactionEnded.
-func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
-	return g.run(ctx, g.options, resource, token, write)
-}
-
-// run executes the transaction, repeats it if the database asks for that, and
-// records the decision.
-func (g *Gate) run(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
-	if err := storagegate.Validate(resource, token); err != nil {
-		return err
+// write executes the transaction, and repeats it if the database asks for that.
+func (g *Gate) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error,
+) error {
+	options := g.options
+	if write == nil && g.dialect == Postgres {
+		options = readCommitted
 	}
-	err := pgsql.Run(ctx, g.dialect.explain,
+	return pgsql.Run(ctx, g.dialect.explain,
 		func() error { return g.once(ctx, options, resource, token, write) },
-		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
-	return g.Record(ctx, resource, token, err)
+		func() error { return g.once(ctx, readCommitted, resource, token, nil) })
 }
 
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-func nothing(*sql.Tx) error { return nil }
-
 // once executes the transaction once.
-func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
+func (g *Gate) once(
+	ctx context.Context, options *sql.TxOptions,
+	resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error,
+) error {
 	g.prepare(ctx)
 	begin, protect, verify := g.db.BeginTx, unchecked, unchecked
 	if g.dialect == MySQL {
@@ -101,8 +99,10 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	if err := protect(ctx, tx); err != nil {
 		return err
 	}
-	if err := write(tx); err != nil {
-		return err
+	if write != nil {
+		if err := write(tx); err != nil {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,13 +110,20 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	if err := verify(ctx, tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		if errors.Is(err, sql.ErrTxDone) || g.dialect.explain(err) != pgsql.Unknown {
-			return fmt.Errorf("commit the gated transaction: %w", err)
-		}
-		return fmt.Errorf("commit the gated transaction: %w: %w", storagegate.ErrUncertain, err)
+	if err := g.commit(tx); err != nil {
+		return fmt.Errorf("commit the gated transaction: %w", err)
 	}
 	return nil
+}
+
+// commit commits tx. It adds ErrUncertain to an error that does not say whether the
+// database has committed.
+func (g *Gate) commit(tx *sql.Tx) error {
+	err := tx.Commit()
+	if err == nil || errors.Is(err, sql.ErrTxDone) || g.dialect.explain(err) != pgsql.Unknown {
+		return err
+	}
+	return fmt.Errorf("%w: %w", storagegate.ErrUncertain, err)
 }
 
 // Admit locks and raises the mark in a transaction that the caller has begun. The
@@ -135,27 +142,12 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	return g.Record(ctx, resource, token, g.admit(ctx, tx, false, resource, token))
 }
 
-// Enter implements storagegate.Gate.
-func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if token != fencing.None {
-		options := g.options
-		if g.dialect == Postgres {
-			options = readCommitted
-		}
-		return g.run(ctx, options, resource, token, nothing)
-	}
-	return storagegate.RefuseTokenless(ctx, g, resource)
+func (g *Gate) mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	return g.read(ctx, g.db, resource)
 }
 
-// Mark implements storagegate.Gate.
-func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	if err := resource.Validate(); err != nil {
-		return fencing.None, err
-	}
-	return g.mark(ctx, g.db, resource)
-}
-
-func (g *Gate) mark(ctx context.Context, q queryer, resource fencing.Resource) (fencing.Token, error) {
+// read reads the mark with the database or in a transaction.
+func (g *Gate) read(ctx context.Context, q queryer, resource fencing.Resource) (fencing.Token, error) {
 	var mark fencing.Token
 	err := q.QueryRowContext(ctx, dialects[g.dialect].mark, string(resource)).Scan(&mark)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

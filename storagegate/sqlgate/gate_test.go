@@ -3,6 +3,8 @@ package sqlgate_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
@@ -26,11 +28,14 @@ func TestGate(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
+			s := newSuiteStorage(t, dialect)
 			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-				s := newStorage(t, dialect)
+				s.empty(t)
 				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
-					gate := s.gate(t, rule)
-					return subject{gatetest.Adapt(gate, s.put, s.get(s.open(t))), gate, s}
+					db := s.handle(t)
+					gate, err := sqlgate.New(db, dialect, rule)
+					require.NoError(t, err)
+					return subject{gatetest.Adapt(gate, s.put, s.get(db)), gate, s.storage}
 				}
 			})
 		})

@@ -34,7 +34,8 @@ func Guard(dialect Dialect, t GuardedTable) (string, error) {
 	}
 	for _, name := range []string{t.Table, t.Column} {
 		if !identifier.MatchString(name) {
-			return "", fmt.Errorf("%w: %.60q is not a valid table or column name; use letters, digits and underscores, at most 40", ErrInvalidTable, name)
+			return "", fmt.Errorf("%w: %.60q is not a valid table or column name; "+
+				"use letters, digits and underscores, at most 40", ErrInvalidTable, name)
 		}
 	}
 	if t.Prefix != "" {
@@ -80,7 +81,8 @@ func SetMaxJump(dialect Dialect, bound fencing.Token) (string, error) {
 		return "", fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
 	}
 	if !bound.Valid() {
-		return "", fmt.Errorf("%w: the bound %d is not between 1 and %d", fencing.ErrInvalidToken, uint64(bound), fencing.MaxToken)
+		return "", fmt.Errorf("%w: the bound %d is not between 1 and %d",
+			fencing.ErrInvalidToken, uint64(bound), fencing.MaxToken)
 	}
 	return strings.ReplaceAll(string(template), "@MAX_JUMP@", bound.String()), nil
 }

@@ -39,7 +39,8 @@ func guardedAs(t *testing.T, dialect sqlgate.Dialect, table sqlgate.GuardedTable
 func balance(t *testing.T, db *sql.DB, id int) (balance int) {
 	t.Helper()
 	var token sql.NullInt64
-	row := db.QueryRowContext(t.Context(), "SELECT balance, fencing_token FROM accounts WHERE id = "+fencing.Token(id).String())
+	row := db.QueryRowContext(t.Context(),
+		"SELECT balance, fencing_token FROM accounts WHERE id = "+fencing.Token(id).String())
 	require.NoError(t, row.Scan(&balance, &token))
 	require.False(t, token.Valid, "the token of the row must not be stored")
 	return balance
@@ -109,12 +110,15 @@ func TestGuardCanBeReplaced(t *testing.T) {
 func TestGuardRefusesUncheckedWrites(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
-			s, db := guardedAs(t, dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/", AllowUnfenced: true})
-			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`), "a resource that was never fenced needs no token")
+			s, db := guardedAs(t, dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/",
+				AllowUnfenced: true})
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`),
+				"a resource that was never fenced needs no token")
 			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/7", 34))
 
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0`), "the guard also checks a statement that changes many rows")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0`),
+				"the guard also checks a statement that changes many rows")
 			require.Error(t, try(t, db, `DELETE FROM accounts WHERE id = 7`))
 			require.Error(t, try(t, db, `UPDATE accounts SET id = 70 WHERE id = 7`), "the key of the row must not be changed")
 			require.Error(t, try(t, db, `UPDATE accounts SET id = 7 WHERE id = 8`), "another row must not get its key")
@@ -144,7 +148,8 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 			require.NoError(t, pay(34, `UPDATE accounts SET balance = 70 WHERE id = 7`))
 			require.Equal(t, 70, balance(t, db, 7))
 			require.NoError(t, gate.Enter(t.Context(), "account/8", 5))
-			require.Error(t, pay(35, `UPDATE accounts SET balance = 0 WHERE id = 8`), "the token of one row must not admit writes to another")
+			require.Error(t, pay(35, `UPDATE accounts SET balance = 0 WHERE id = 8`),
+				"the token of one row must not admit writes to another")
 			require.ErrorIs(t, pay(33, `UPDATE accounts SET balance = 0 WHERE id = 7`), fencing.ErrStale)
 			require.Equal(t, 70, balance(t, db, 7))
 			require.NoError(t, pay(35, `DELETE FROM accounts WHERE id = 7`))
@@ -162,7 +167,8 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 			require.Equal(t, fencing.Token(34), mark, "a write raises the mark")
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 33 WHERE id = 7`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 9007199254740990 WHERE id = 7`), "the bound applies here too")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 9007199254740990 WHERE id = 7`),
+				"the bound applies here too")
 			require.NoError(t, try(t, db, `INSERT INTO accounts (id, balance, fencing_token) VALUES (10, 1, 3)`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 2 WHERE id = 10`))
 			require.Equal(t, 70, balance(t, db, 7))
@@ -197,7 +203,8 @@ func TestPostgresGuardChecksTheTransaction(t *testing.T) {
 	require.ErrorContains(t, run(`BEGIN`, `SELECT leased_try('account/7', 33)`, write, `COMMIT`), "no fencing token",
 		"a refused transaction must not write, although it holds the lock")
 	require.NoError(t, run(`BEGIN`, `SELECT leased_try('account/7', 35)`, write, `COMMIT`))
-	require.NoError(t, run(`BEGIN`, fence35, `SELECT leased_fence('account/8', 1)`, write, `UPDATE accounts SET balance = 1 WHERE id = 8`, `COMMIT`),
+	require.NoError(t, run(`BEGIN`, fence35, `SELECT leased_fence('account/8', 1)`, write,
+		`UPDATE accounts SET balance = 1 WHERE id = 8`, `COMMIT`),
 		"a transaction can be fenced for several resources")
 	require.ErrorContains(t, run(`TRUNCATE accounts`), "cannot be truncated")
 	require.Equal(t, 96, balance(t, db, 7))
@@ -255,12 +262,14 @@ func TestMySQLGuardComparesBytes(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
 	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
 		"INSERT INTO docs (pk, name, v) VALUES (1, 'a', 1), (2, 'é', 1)")
-	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/", AllowUnfenced: true})
+	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/",
+		AllowUnfenced: true})
 	require.NoError(t, err)
 	execute(t, s, sqlgate.SplitMySQL(text)...)
 	gate, db := s.gate(t, fencing.Rule{}), s.open(t)
 	require.NoError(t, gate.Enter(t.Context(), "doc/A", 50))
-	require.Error(t, try(t, db, `UPDATE docs SET name = 'A', v = 99, fencing_token = 3 WHERE pk = 1`), "the new name is fenced at 50")
+	require.Error(t, try(t, db, `UPDATE docs SET name = 'A', v = 99, fencing_token = 3 WHERE pk = 1`),
+		"the new name is fenced at 50")
 	require.NoError(t, gate.Enter(t.Context(), "doc/é", 50))
 	require.Error(t, try(t, db, `UPDATE docs SET v = 99 WHERE pk = 2`), "the row is fenced and has no token")
 }

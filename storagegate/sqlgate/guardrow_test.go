@@ -38,7 +38,8 @@ func TestPostgresGuardRefusesRowsWithoutAResource(t *testing.T) {
 	require.ErrorContains(t, try(t, db, `UPDATE docs SET name = NULL WHERE pk = 3`), refusal)
 	require.ErrorContains(t, try(t, db, `INSERT INTO docs VALUES (4, NULL, '', 0)`), refusal)
 	require.NoError(t, try(t, db, `ALTER TABLE docs RENAME name TO title`))
-	require.ErrorContains(t, try(t, db, `UPDATE docs SET v = 1 WHERE pk = 1`), refusal, "the column was renamed after the guard was created")
+	require.ErrorContains(t, try(t, db, `UPDATE docs SET v = 1 WHERE pk = 1`), refusal,
+		"the column was renamed after the guard was created")
 	require.ErrorContains(t, try(t, db, `DELETE FROM docs WHERE pk = 1`), refusal)
 	for _, arguments := range []string{`'doc/', 'NAME'`, `'doc/', 'code'`, `'doc/'`, ``} { // created by hand
 		require.NoError(t, try(t, db, `DROP TRIGGER leased_guard ON docs`))
@@ -89,7 +90,8 @@ func TestGuardChecksGeneratedKeys(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			execute(t, s, table)
-			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "orders", Column: "id", Prefix: "order/", AllowUnfenced: true}))
+			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "orders", Column: "id", Prefix: "order/",
+				AllowUnfenced: true}))
 			db, gate := s.open(t), s.gate(t, fencing.Rule{})
 			require.NoError(t, try(t, db, `INSERT INTO orders (v) VALUES (1)`), "the resource was never fenced")
 			require.NoError(t, gate.Enter(t.Context(), "order/2", 34))
@@ -114,7 +116,8 @@ func requireTokensInRows(t *testing.T, s storage, db *sql.DB) {
 	require.NoError(t, gate.Enter(ctx, "order/60", 34))
 	require.Error(t, try(t, db, `INSERT INTO orders (id, v, fencing_token) VALUES (60, 1, 33)`))
 	require.Error(t, try(t, db, `REPLACE INTO orders (id, v, fencing_token) VALUES (60, 1, 33)`))
-	require.Error(t, try(t, db, `INSERT INTO orders (id, v, fencing_token) VALUES (59, 1, 35), (60, 1, NULL)`), "a token is valid for its own row only")
+	require.Error(t, try(t, db, `INSERT INTO orders (id, v, fencing_token) VALUES (59, 1, 35), (60, 1, NULL)`),
+		"a token is valid for its own row only")
 	require.NoError(t, try(t, db, `INSERT INTO orders (id, v, fencing_token) VALUES (60, 1, 34), (61, 1, 7), (62, 1, NULL)`))
 	for id, want := range map[string]fencing.Token{"60": 34, "61": 7, "62": 0} {
 		mark, err := gate.Mark(ctx, fencing.Resource("order/"+id))
@@ -122,21 +125,24 @@ func requireTokensInRows(t *testing.T, s storage, db *sql.DB) {
 		require.Equal(t, want, mark, "the mark must be the token of the row")
 	}
 	var stored int
-	require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM orders WHERE fencing_token IS NOT NULL`).Scan(&stored))
+	require.NoError(t, db.QueryRowContext(ctx,
+		`SELECT count(*) FROM orders WHERE fencing_token IS NOT NULL`).Scan(&stored))
 	require.Zero(t, stored)
 }
 
 // A row without a name has no resource and must be refused.
 func TestGuardRefusesRowsWithoutAName(t *testing.T) {
 	insert := map[sqlgate.Dialect][]string{
-		sqlgate.MySQL:  {`INSERT INTO docs (pk) VALUES (1)`},
-		sqlgate.SQLite: {`INSERT INTO docs (pk) VALUES (1)`, `INSERT OR IGNORE INTO docs (pk) VALUES (1)`, `INSERT OR REPLACE INTO docs (pk) VALUES (1)`},
+		sqlgate.MySQL: {`INSERT INTO docs (pk) VALUES (1)`},
+		sqlgate.SQLite: {`INSERT INTO docs (pk) VALUES (1)`, `INSERT OR IGNORE INTO docs (pk) VALUES (1)`,
+			`INSERT OR REPLACE INTO docs (pk) VALUES (1)`},
 	}
 	for dialect, statements := range insert {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40), fencing_token bigint)`)
-			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/", AllowUnfenced: true}))
+			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/",
+				AllowUnfenced: true}))
 			db := s.open(t)
 			for _, statement := range statements {
 				require.Error(t, try(t, db, statement), statement)

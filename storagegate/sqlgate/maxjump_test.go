@@ -12,9 +12,11 @@ import (
 
 // fenceWithoutBound fences with an absurd token and does not give a bound.
 var fenceWithoutBound = map[sqlgate.Dialect][]string{
-	sqlgate.Postgres: {`SELECT leased_fence('orders', 9007199254740990)`, `SELECT leased_fence('orders', 9007199254740990, NULL)`,
+	sqlgate.Postgres: {`SELECT leased_fence('orders', 9007199254740990)`,
+		`SELECT leased_fence('orders', 9007199254740990, NULL)`,
 		`SELECT leased_try('orders', 9007199254740990) = 9007199254740990 OR leased_fence('orders', 9007199254740990, 0) = 0`},
-	sqlgate.MySQL: {`CALL leased_fence('orders', 9007199254740990)`, `CALL leased_fence_bounded('orders', 9007199254740990, NULL)`},
+	sqlgate.MySQL: {`CALL leased_fence('orders', 9007199254740990)`,
+		`CALL leased_fence_bounded('orders', 9007199254740990, NULL)`},
 	sqlgate.SQLite: {`INSERT INTO leased_fence (resource, token) VALUES ('orders', 9007199254740990)`,
 		`INSERT INTO leased_fence (resource, token, max_jump) VALUES ('orders', 9007199254740990, NULL)`},
 }
@@ -39,7 +41,8 @@ func TestFenceIsBoundedByDefault(t *testing.T) {
 			text, err := sqlgate.SetMaxJump(dialect, fencing.Unbounded)
 			require.NoError(t, err)
 			require.NoError(t, runBlock(t, s, text))
-			require.NoError(t, s.gate(t, fencing.Rule{}).Install(t.Context()), "installing again keeps the bound of the operator")
+			require.NoError(t, s.gate(t, fencing.Rule{}).Install(t.Context()),
+				"installing again keeps the bound of the operator")
 			for _, statement := range fenceWithoutBound[dialect] {
 				require.NoError(t, try(t, db, statement), statement)
 			}

@@ -17,7 +17,8 @@ import (
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/GATES.md")
 	require.NoError(t, err)
-	dialectOf := map[string]sqlgate.Dialect{"PostgreSQL": sqlgate.Postgres, "MariaDB": sqlgate.MySQL, "SQLite": sqlgate.SQLite}
+	dialectOf := map[string]sqlgate.Dialect{"PostgreSQL": sqlgate.Postgres, "MariaDB": sqlgate.MySQL,
+		"SQLite": sqlgate.SQLite}
 	stores := map[sqlgate.Dialect]storage{}
 	ran := map[sqlgate.Dialect]int{}
 	for _, part := range strings.Split(string(text), "```sql\n")[1:] {

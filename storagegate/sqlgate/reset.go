@@ -15,51 +15,37 @@ import (
 
 // resets are the statements that lower a mark.
 var resets = map[Dialect]string{
-	Postgres: pgsql.Reset,
+	Postgres: `SELECT leased_reset($1, $2, $3)`,
 	MySQL:    `CALL leased_reset(CAST(? AS BINARY), ?, ?)`,
 	SQLite:   `INSERT INTO leased_reset (resource, expected, mark) VALUES (?, ?, ?)`,
 }
 
-var _ storagegate.Resetter = (*Gate)(nil)
-
-// Reset implements storagegate.Resetter. It needs privileges on the table
-// leased_resets, which writers do not need.
-func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
-		return err
+func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	err := pgsql.Run(ctx, g.dialect.explain, func() error { return g.lowerOnce(ctx, resource, expected, to) }, nil)
+	if err != nil && !errors.Is(err, storagegate.ErrMarkChanged) {
+		return fmt.Errorf("reset the mark of %q: %w", string(resource), err)
 	}
-	return pgsql.Run(ctx, g.dialect.explain, func() error { return g.resetOnce(ctx, resource, expected, to) }, nil)
+	return err
 }
 
-func (g *Gate) resetOnce(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	tx, err := g.db.BeginTx(ctx, readCommittedOf(g.dialect))
+func (g *Gate) lowerOnce(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	var options *sql.TxOptions
+	if g.dialect == Postgres {
+		options = readCommitted // waits for a writer and then sees what it wrote
+	}
+	tx, err := g.db.BeginTx(ctx, options)
 	if err != nil {
-		return fmt.Errorf("reset the mark of %q: %w", string(resource), err)
+		return err
 	}
 	defer func() { _ = tx.Rollback() }()
 	if _, err := tx.ExecContext(ctx, resets[g.dialect], string(resource), int64(expected), int64(to)); err != nil {
 		_ = tx.Rollback() // frees the connection
-		if mark, markErr := g.mark(ctx, g.db, resource); markErr == nil && mark != expected {
+		if mark, markErr := g.mark(ctx, resource); markErr == nil && mark != expected {
 			return storagegate.CompareMark(resource, mark, expected)
 		}
-		return fmt.Errorf("reset the mark of %q: %w", string(resource), err)
+		return err
 	}
-	if err := tx.Commit(); err != nil {
-		if errors.Is(err, sql.ErrTxDone) || g.dialect.explain(err) != pgsql.Unknown {
-			return fmt.Errorf("reset the mark of %q: %w", string(resource), err)
-		}
-		return fmt.Errorf("reset the mark of %q: %w: %w", string(resource), storagegate.ErrUncertain, err)
-	}
-	return nil
-}
-
-// readCommittedOf returns the options of a transaction that waits for a writer and
-// then sees what it wrote.
-func readCommittedOf(dialect Dialect) *sql.TxOptions {
-	if dialect == Postgres {
-		return readCommitted
-	}
-	return nil
+	return g.commit(tx)
 }
 
 // ResetSQL returns the SQL text of Reset for psql, mariadb or sqlite3.
@@ -80,5 +66,6 @@ func ResetSQL(dialect Dialect, resource fencing.Resource, expected, to fencing.T
 	default:
 		return "", fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
 	}
-	return fmt.Sprintf("-- Lower the mark of %s from %d to %d.\n", resource, expected, to) + fmt.Sprintf(statements, name, expected, to), nil
+	return fmt.Sprintf("-- Lower the mark of %s from %d to %d.\n",
+		resource, expected, to) + fmt.Sprintf(statements, name, expected, to), nil
 }

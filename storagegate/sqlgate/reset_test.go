@@ -73,7 +73,8 @@ func TestDatabaseChecksTheReset(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := poisoned(t, dialect, "orders")
 			db := s.open(t)
-			for _, arguments := range []string{`51, 50)`, `9007199254740990, 9007199254740991)`, `9007199254740990, 9007199254740990)`,
+			for _, arguments := range []string{`51, 50)`, `9007199254740990, 9007199254740991)`,
+				`9007199254740990, 9007199254740990)`,
 				`9007199254740990, 0)`, `9007199254740990, -1)`, `9007199254740990, NULL)`, `NULL, 52)`} {
 				require.ErrorContains(t, try(t, db, call[dialect]+arguments), "mark", arguments)
 			}

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-
-	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
 // schema contains numbered migrations and the template of a guard for each
@@ -30,32 +28,38 @@ func Migrations(dialect Dialect) ([]Migration, error) {
 	if _, ok := dialects[dialect]; !ok {
 		return nil, fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
 	}
-	names, err := fs.Glob(schema, path.Join("schema", string(dialect), "*.sql"))
+	return migrations(path.Join("schema", string(dialect), "*.sql"))
+}
+
+// migrations reads the files of the schema that match a pattern.
+func migrations(pattern string) ([]Migration, error) {
+	names, err := fs.Glob(schema, pattern)
 	if err != nil {
 		return nil, err
 	}
-	var all []Migration
-	for _, name := range names {
+	all := make([]Migration, len(names))
+	for i, name := range names {
 		text, err := schema.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Migration{Name: path.Base(name), SQL: string(text)})
+		all[i] = Migration{Name: path.Base(name), SQL: string(text)}
 	}
 	return all, nil
 }
 
 // DDL returns the schema of a dialect as text for psql, mariadb or sqlite3.
 func DDL(dialect Dialect) (string, error) {
-	migrations, err := Migrations(dialect)
-	if err != nil {
-		return "", err
-	}
-	texts := make([]string, len(migrations))
-	for i, m := range migrations {
+	all, err := Migrations(dialect)
+	return concatenated(all), err
+}
+
+func concatenated(all []Migration) string {
+	texts := make([]string, len(all))
+	for i, m := range all {
 		texts[i] = m.SQL
 	}
-	return strings.Join(texts, "\n"), nil
+	return strings.Join(texts, "\n")
 }
 
 // Install creates the table for marks, its functions and its triggers if they are
@@ -84,7 +88,8 @@ func (g *Gate) Install(ctx context.Context) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	if g.dialect == Postgres {
-		if _, err := tx.ExecContext(ctx, pgsql.InstallLock); err != nil {
+		// The lock serializes installations.
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('leased_marks'))`); err != nil {
 			return fmt.Errorf("install the marks: %w", err)
 		}
 	}

@@ -37,7 +37,8 @@ func TestMarksAreNeverLoweredOrDeleted(t *testing.T) {
 				require.Error(t, try(t, db, statement), statement)
 			}
 			if dialect == sqlgate.SQLite {
-				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('orders', 1)`), "the statement is ignored")
+				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('orders', 1)`),
+					"the statement is ignored")
 				requireNoRowIDs(t, db)
 			}
 			mark, err := gate.Mark(t.Context(), "orders")

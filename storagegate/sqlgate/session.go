@@ -51,9 +51,11 @@ func (s *session) verify(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `RELEASE SAVEPOINT leased_gate`)
 	if mysqlNumber(err) == 1305 { // the savepoint does not exist
 		s.broken = true
-		return fmt.Errorf("%w, by DDL, LOCK TABLES, COMMIT, ROLLBACK, or a deadlock (1213) whose error the write did not return: %w: "+
+		return fmt.Errorf("%w, by DDL, LOCK TABLES, COMMIT, ROLLBACK, or a deadlock (1213) whose error the write did not "+
+			"return: %w: "+
 			"earlier statements may be committed, later ones are rolled back; "+
-			"execute DDL outside the gate, and return the errors of statements from the write", ErrTransactionEnded, storagegate.ErrUncertain)
+			"execute DDL outside the gate, and return the errors of statements from the write", ErrTransactionEnded,
+			storagegate.ErrUncertain)
 	}
 	if err != nil {
 		return fmt.Errorf("check the gated transaction before its commit: %w", err)

@@ -39,7 +39,8 @@ func requireStaleWriteRolledBack(t *testing.T, s storage, err error) {
 }
 
 func TestStaleWriteAfterDDLIsRolledBack(t *testing.T) {
-	for _, statement := range []string{`CREATE TABLE IF NOT EXISTS other (x int)`, `LOCK TABLES contents WRITE, leased_marks WRITE; UNLOCK TABLES`,
+	for _, statement := range []string{`CREATE TABLE IF NOT EXISTS other (x int)`,
+		`LOCK TABLES contents WRITE, leased_marks WRITE; UNLOCK TABLES`,
 		`COMMIT`, `ROLLBACK`} {
 		t.Run(statement, func(t *testing.T) {
 			s := newStorage(t, sqlgate.MySQL)

@@ -2,7 +2,6 @@ package sqlgate
 
 import (
 	"fmt"
-	"io/fs"
 	"strings"
 )
 
@@ -16,19 +15,11 @@ func SignedDDL(dialect Dialect) (string, error) {
 	if dialect != Postgres {
 		return "", fmt.Errorf("%w: %s", ErrCannotVerify, dialect)
 	}
-	names, err := fs.Glob(schema, "schema/postgres/signed/*.sql")
+	all, err := migrations("schema/postgres/signed/*.sql")
 	if err != nil {
 		return "", err
 	}
-	texts := make([]string, len(names))
-	for i, name := range names {
-		text, err := schema.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		texts[i] = string(text)
-	}
-	return "BEGIN;\n" + strings.Join(texts, "\n") + "COMMIT;\n", nil
+	return "BEGIN;\n" + concatenated(all) + "COMMIT;\n", nil
 }
 
 // SignedGuard is Guard for a table that accepts only writes with signed tokens. It
@@ -44,5 +35,6 @@ func SignedGuard(dialect Dialect, t GuardedTable) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.NewReplacer("leased_guard(", "leased_guard_signed(", "leased_fence(", "leased_fence_signed(").Replace(text), nil
+	signed := strings.NewReplacer("leased_guard(", "leased_guard_signed(", "leased_fence(", "leased_fence_signed(")
+	return signed.Replace(text), nil
 }

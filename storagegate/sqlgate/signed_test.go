@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
@@ -31,9 +32,9 @@ func newSignedStorage(t testing.TB) storage {
 	return s
 }
 
-func newSigner(t testing.TB, seed byte) *fencing.Signer {
+func newSigner(t testing.TB, seed byte) *signature.Signer {
 	t.Helper()
-	signer, err := fencing.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
+	signer, err := signature.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
 	require.NoError(t, err)
 	return signer
 }
@@ -107,10 +108,12 @@ func TestEd25519AgreesWithGo(t *testing.T) {
 		for _, part := range [][]byte{signature[:32], signature[32:], key} {
 			i, bit := random.IntN(32), byte(1)<<random.IntN(8)
 			part[i] ^= bit
-			require.Equal(t, ed25519.Verify(key, message, signature), verify(t, db, key, message, signature), "key %x message %x signature %x", key, message, signature)
+			require.Equal(t, ed25519.Verify(key, message, signature), verify(t, db, key, message, signature),
+				"key %x message %x signature %x", key, message, signature)
 			part[i] ^= bit
 		}
-		malleable := append(slices.Clone(signature[:32]), littleEndian(new(big.Int).Add(number(signature[32:]), groupOrder))...)
+		malleable := append(slices.Clone(signature[:32]),
+			littleEndian(new(big.Int).Add(number(signature[32:]), groupOrder))...)
 		require.False(t, verify(t, db, key, message, malleable), "S must be below the order of the group")
 	}
 }
@@ -154,7 +157,7 @@ func codeOf(err error) string {
 type signedCase struct {
 	*testing.T
 	owner, writer *sql.DB
-	signer        *fencing.Signer
+	signer        *signature.Signer
 }
 
 func newSignedCase(t *testing.T) *signedCase {
@@ -164,7 +167,8 @@ func newSignedCase(t *testing.T) *signedCase {
 	guard, err := sqlgate.SignedGuard(sqlgate.Postgres, sqlgate.GuardedTable{Table: "contents", Column: "resource"})
 	require.NoError(t, err)
 	name := "writer_" + s.dsn[strings.LastIndex(s.dsn, "_")+1:]
-	for _, statement := range []string{guard, `CREATE ROLE ` + name + ` LOGIN`, `GRANT USAGE ON SCHEMA ` + s.dsn[strings.LastIndex(s.dsn, "=")+1:] + ` TO ` + name,
+	for _, statement := range []string{guard, `CREATE ROLE ` + name + ` LOGIN`,
+		`GRANT USAGE ON SCHEMA ` + s.dsn[strings.LastIndex(s.dsn, "=")+1:] + ` TO ` + name,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON contents TO ` + name} {
 		_, err := c.owner.Exec(statement)
 		require.NoError(t, err, statement)
@@ -175,7 +179,7 @@ func newSignedCase(t *testing.T) *signedCase {
 	return c
 }
 
-func (c *signedCase) trust(signer *fencing.Signer) {
+func (c *signedCase) trust(signer *signature.Signer) {
 	c.Helper()
 	var id string
 	require.NoError(c, c.owner.QueryRow(`SELECT leased_trust_key($1)`, hex.EncodeToString(signer.PublicKey())).Scan(&id))
@@ -255,7 +259,8 @@ func TestSignedTokensInPostgres(t *testing.T) {
 	require.Equal(t, denied, c.write("orders/ä", "x", `SELECT leased_trust_key('00')`))
 	require.Equal(t, "LF002", c.write("orders/ä", "x", `SELECT 1`), "the table is guarded")
 	for _, setting := range []string{"8 orders/ä", first + " orders/ä"} {
-		require.Equal(t, "LF002", c.write("orders/ä", "x", `SELECT set_config('leased.claims', $1, true), set_config('leased.signed', $1, true)`, setting+"\n"))
+		require.Equal(t, "LF002", c.write("orders/ä", "x",
+			`SELECT set_config('leased.claims', $1, true), set_config('leased.signed', $1, true)`, setting+"\n"))
 	}
 	require.Equal(t, "four", c.value("orders/ä"))
 }
@@ -268,8 +273,10 @@ func TestSignedTokensIgnoreTemporaryTables(t *testing.T) {
 	forger := newSigner(t, 2)
 	forged, err := forger.Sign("orders", 1<<40, time.Now().Add(time.Hour))
 	require.NoError(t, err)
-	require.Equal(t, "LF008", c.write("orders", "forged", fmt.Sprintf(`CREATE TEMPORARY TABLE leased_keys AS SELECT '%s'::text AS id, '\x%x'::bytea AS public_key; `, forger.KeyID(), forger.PublicKey())+
-		fmt.Sprintf(`SELECT leased_fence_signed('orders', '%s')`, forged)))
+	require.Equal(t, "LF008", c.write("orders", "forged",
+		fmt.Sprintf(`CREATE TEMPORARY TABLE leased_keys AS SELECT '%s'::text AS id, '\x%x'::bytea AS public_key; `,
+			forger.KeyID(), forger.PublicKey())+
+			fmt.Sprintf(`SELECT leased_fence_signed('orders', '%s')`, forged)))
 	require.Empty(t, c.value("orders"))
 }
 
@@ -301,7 +308,8 @@ func TestKeyRotationInPostgres(t *testing.T) {
 	_, err := c.owner.Exec(`SELECT leased_distrust_key($1)`, before.KeyID())
 	require.NoError(t, err)
 	require.Equal(t, "LF008", c.fenced("orders", old, "bad"), "also if it was verified before")
-	require.Equal(t, "LF002", c.write("orders", "bad", `SELECT set_config('leased.signed', $1, true)`, old+" orders\n"), "the guard does not trust the key either")
+	require.Equal(t, "LF002", c.write("orders", "bad", `SELECT set_config('leased.signed', $1, true)`, old+" orders\n"),
+		"the guard does not trust the key either")
 	require.Empty(t, c.fenced("orders", young, "four"))
 	require.Equal(t, "four", c.value("orders"))
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
@@ -64,21 +63,70 @@ func newStorage(t testing.TB, dialect sqlgate.Dialect) storage {
 		s = storage{dialect, "mysql", strings.Replace(server.DSN, "/leased", "/"+name, 1)}
 	case sqlgate.SQLite:
 		path := filepath.Join(t.TempDir(), name+".db")
-		s = storage{dialect, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"}
+		s = storage{dialect, "sqlite", "file:" + path +
+			"?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"}
 	}
 	key := "text"
 	if dialect == sqlgate.MySQL {
 		key = "varbinary(512)"
 	}
-	execute(t, s, "CREATE TABLE contents (resource "+key+" NOT NULL PRIMARY KEY, value text NOT NULL)")
-	require.NoError(t, s.gate(t, fencing.Rule{}).Install(t.Context()))
+	db := s.open(t)
+	_, err := db.ExecContext(t.Context(),
+		"CREATE TABLE contents (resource "+key+" NOT NULL PRIMARY KEY, value text NOT NULL)")
+	require.NoError(t, err)
+	gate, err := sqlgate.New(db, dialect, fencing.Rule{})
+	require.NoError(t, err)
+	require.NoError(t, gate.Install(t.Context()))
 	return s
+}
+
+// suiteStorage is the storage of a suite whose cases run one after the other. It is
+// emptied before each case, and its connections stay open: new tables, functions and
+// connections would cost more processor time than the cases themselves.
+type suiteStorage struct {
+	storage
+	t      testing.TB // of the suite
+	opened []*sql.DB
+	used   int // of opened, in this case
+}
+
+func newSuiteStorage(t testing.TB, dialect sqlgate.Dialect) *suiteStorage {
+	t.Helper()
+	return &suiteStorage{storage: newStorage(t, dialect), t: t}
+}
+
+// empty deletes values and marks, in spite of the triggers that keep marks.
+func (s *suiteStorage) empty(t testing.TB) {
+	t.Helper()
+	s.used = 0
+	switch s.dialect {
+	case sqlgate.Postgres:
+		execute(t, s.storage, `SET session_replication_role = replica; TRUNCATE contents, leased_marks, leased_resets`)
+	case sqlgate.MySQL:
+		execute(t, s.storage, `TRUNCATE contents`, `TRUNCATE leased_marks`, `TRUNCATE leased_resets`)
+	case sqlgate.SQLite: // a new file costs little
+		s.storage, s.opened = newStorage(t, s.dialect), nil
+	}
+}
+
+// handle returns connections that no other handle of the case uses.
+func (s *suiteStorage) handle(t testing.TB) *sql.DB {
+	t.Helper()
+	if s.dialect == sqlgate.SQLite {
+		return s.open(t)
+	}
+	if s.used == len(s.opened) {
+		s.opened = append(s.opened, s.open(s.t))
+	}
+	s.used++
+	return s.opened[s.used-1]
 }
 
 func (s storage) open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(s.driver, s.dsn)
 	require.NoError(t, err)
+	db.SetMaxIdleConns(20) // the default of 2 makes concurrent writers connect again and again
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -138,8 +186,8 @@ const (
 // crash runs a write in a child process and kills it between check and commit.
 func (s storage) crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
 	t.Helper()
-	gatetest.KillPaused(t, resource, token,
-		envDSN+"="+s.dsn, envDriver+"="+s.driver, envDialect+"="+string(s.dialect), envValue+"="+value)
+	testserver.KillPaused(t, append(fencing.Environ(resource, token),
+		envDSN+"="+s.dsn, envDriver+"="+s.driver, envDialect+"="+string(s.dialect), envValue+"="+value)...)
 }
 
 // pausedChild is the child of crash.
@@ -162,7 +210,7 @@ func pausedChild() {
 		if err := s.put(ctx, tx, resource, os.Getenv(envValue)); err != nil {
 			return err
 		}
-		gatetest.PauseForKill()
+		testserver.PauseForKill()
 		return nil
 	}))
 }

@@ -8,66 +8,63 @@ import (
 	"strings"
 
 	"github.com/leased-project/leased/storagegate"
-	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
+
+// setting is a setting that Verify reads.
+type setting struct {
+	name   string
+	query  string // without it, postgresSetting
+	good   []string
+	advice string
+}
+
+// postgresSetting reads the setting $1, which older servers may not have.
+const postgresSetting = `SELECT COALESCE(current_setting($1, true), '')`
+
+var settings = map[Dialect][]setting{
+	Postgres: {
+		{name: "fsync", good: []string{"on"},
+			advice: "set it to on, because a power failure can damage the database otherwise"},
+		{name: "full_page_writes", good: []string{"on"},
+			advice: "set it to on, because a power failure can damage the database otherwise"},
+		{name: "synchronous_commit", good: []string{"on", "local", "remote_write", "remote_apply"},
+			advice: "set it to on or local, because a crash loses the last marks otherwise"},
+		{name: "in_hot_standby", good: []string{"off", ""}, advice: "connect to the primary"},
+	},
+	MySQL: {{name: "innodb_flush_log_at_trx_commit", query: `SELECT @@innodb_flush_log_at_trx_commit`, good: []string{"1"},
+		advice: "set it to 1, because a crash loses the last marks otherwise"}},
+	SQLite: {
+		{name: "synchronous", query: `PRAGMA synchronous`, good: []string{"2", "3"},
+			advice: "set it to FULL (2), because a power failure loses the last marks otherwise"},
+		{name: "journal_mode", query: `PRAGMA journal_mode`, good: []string{"wal", "delete", "truncate", "persist"},
+			advice: "set it to WAL or DELETE, because a crash can damage the database otherwise"},
+	},
+}
+
+var servers = map[Dialect]string{Postgres: "PostgreSQL", MySQL: "MariaDB or MySQL", SQLite: "SQLite"}
 
 // Verify checks that a commit survives a crash of the server and a power failure,
 // with the settings of a connection of db. It returns a *storagegate.VerifyError
 // that says what to set. It does not check replication: a failover to a replica
 // without synchronous replication loses the last marks.
 func Verify(ctx context.Context, db *sql.DB, dialect Dialect) error {
-	var found []storagegate.Weakness
-	var err error
-	switch dialect {
-	case Postgres:
-		found, err = verifyPostgres(ctx, db)
-	case MySQL:
-		found, err = verifySetting(ctx, db, `SELECT @@innodb_flush_log_at_trx_commit`, storagegate.Weakness{Server: "MariaDB or MySQL",
-			Setting: "innodb_flush_log_at_trx_commit", Advice: "set it to 1, because a crash loses the last marks otherwise"}, "1")
-	case SQLite:
-		found, err = verifySQLite(ctx, db)
-	default:
+	if _, ok := settings[dialect]; !ok {
 		return fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
 	}
-	if err != nil {
-		return fmt.Errorf("read the settings of the database: %w", err)
+	var found []storagegate.Weakness
+	for _, s := range settings[dialect] {
+		query, args := s.query, []any(nil)
+		if query == "" {
+			query, args = postgresSetting, []any{s.name}
+		}
+		var value string
+		if err := db.QueryRowContext(ctx, query, args...).Scan(&value); err != nil {
+			return fmt.Errorf("read the setting %s of the database: %w", s.name, err)
+		}
+		if !slices.Contains(s.good, strings.ToLower(value)) {
+			found = append(found, storagegate.Weakness{
+				Server: servers[dialect], Setting: s.name, Value: value, Advice: s.advice})
+		}
 	}
 	return storagegate.Verified(found)
-}
-
-func verifyPostgres(ctx context.Context, db *sql.DB) ([]storagegate.Weakness, error) {
-	rows, err := db.QueryContext(ctx, pgsql.Settings)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	settings := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		settings[name] = value
-	}
-	return pgsql.Weaknesses(settings), rows.Err()
-}
-
-func verifySQLite(ctx context.Context, db *sql.DB) ([]storagegate.Weakness, error) {
-	synchronous, err := verifySetting(ctx, db, `PRAGMA synchronous`, storagegate.Weakness{Server: "SQLite", Setting: "synchronous",
-		Advice: "set it to FULL (2), because a power failure loses the last marks otherwise"}, "2", "3")
-	if err != nil {
-		return nil, err
-	}
-	journal, err := verifySetting(ctx, db, `PRAGMA journal_mode`, storagegate.Weakness{Server: "SQLite", Setting: "journal_mode",
-		Advice: "set it to WAL or DELETE, because a crash can damage the database otherwise"}, "wal", "delete", "truncate", "persist")
-	return append(synchronous, journal...), err
-}
-
-// verifySetting returns the weakness unless the query returns a good value.
-func verifySetting(ctx context.Context, db *sql.DB, query string, weakness storagegate.Weakness, good ...string) ([]storagegate.Weakness, error) {
-	err := db.QueryRowContext(ctx, query).Scan(&weakness.Value)
-	if err != nil || slices.Contains(good, strings.ToLower(weakness.Value)) {
-		return nil, err
-	}
-	return []storagegate.Weakness{weakness}, nil
 }

@@ -54,9 +54,11 @@ func TestVerify(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		s := newStorage(t, sqlgate.SQLite)
 		requireWeak(t, s.driver, s.dsn, sqlgate.SQLite, "synchronous 0")
-		requireWeak(t, s.driver, strings.Replace(s.dsn, "synchronous(OFF)", "synchronous(NORMAL)", 1), sqlgate.SQLite, "synchronous 1")
+		requireWeak(t, s.driver, strings.Replace(s.dsn, "synchronous(OFF)", "synchronous(NORMAL)", 1), sqlgate.SQLite,
+			"synchronous 1")
 		requireWeak(t, s.driver, strings.Replace(s.dsn, "synchronous(OFF)", "synchronous(FULL)", 1), sqlgate.SQLite)
-		requireWeak(t, s.driver, "file:"+t.TempDir()+"/x.db?_pragma=synchronous(FULL)&_pragma=journal_mode(MEMORY)", sqlgate.SQLite, "journal_mode memory")
+		requireWeak(t, s.driver, "file:"+t.TempDir()+"/x.db?_pragma=synchronous(FULL)&_pragma=journal_mode(MEMORY)",
+			sqlgate.SQLite, "journal_mode memory")
 	})
 	require.ErrorIs(t, sqlgate.Verify(t.Context(), nil, "oracle"), sqlgate.ErrUnknownDialect)
 }

@@ -51,15 +51,22 @@ func New() *Collector {
 	}
 	c.acquired = counter("leased_client_acquired_total", "Leases that this program acquired or re-entered.", "mode")
 	c.released = counter("leased_client_released_total", "Leases that this program released.", "mode")
-	c.errors = counter("leased_client_acquire_errors_total", "Calls of Acquire and TryAcquire that returned an error, by code.", "code")
-	c.lost = counter("leased_client_lost_total", "Leases that ended before this program released them, by cause.", "mode", "cause")
-	c.renewals = counter("leased_client_renewals_total", "Keep-alives, each of which extends all leases of a session.", "result")
-	c.decisions = counter("leased_gate_decisions_total", "Decisions of the gates of this program, by kind of gate and outcome.", "gate", "outcome")
+	c.errors = counter("leased_client_acquire_errors_total",
+		"Calls of Acquire and TryAcquire that returned an error, by code.", "code")
+	c.lost = counter("leased_client_lost_total", "Leases that ended before this program released them, by cause.", "mode",
+		"cause")
+	c.renewals = counter("leased_client_renewals_total", "Keep-alives, each of which extends all leases of a session.",
+		"result")
+	c.decisions = counter("leased_gate_decisions_total",
+		"Decisions of the gates of this program, by kind of gate and outcome.", "gate", "outcome")
 
 	c.time = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "leased_client_time_to_acquire_seconds",
-		Help: "Time from the call of Acquire to the lease, including the time in the queue.", Buckets: waitBuckets}, []string{"mode"})
-	c.held = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leased_client_held", Help: "Leases that this program holds."}, []string{"mode"})
-	c.waiting = prometheus.NewGauge(prometheus.GaugeOpts{Name: "leased_client_waiting", Help: "Calls of Acquire and TryAcquire in progress."})
+		Help: "Time from the call of Acquire to the lease, including the time in the queue.", Buckets: waitBuckets},
+		[]string{"mode"})
+	c.held = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leased_client_held",
+		Help: "Leases that this program holds."}, []string{"mode"})
+	c.waiting = prometheus.NewGauge(prometheus.GaugeOpts{Name: "leased_client_waiting",
+		Help: "Calls of Acquire and TryAcquire in progress."})
 	c.renewal = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "leased_client_renewal_seconds",
 		Help: "Time from a keep-alive to its answer or failure.", Buckets: renewBuckets})
 	c.all = append(c.all, c.time, c.held, c.waiting, c.renewal)

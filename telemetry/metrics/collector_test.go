@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/memgate"
 	"github.com/leased-project/leased/telemetry/metrics"
@@ -191,8 +191,9 @@ func TestSeriesAreBounded(t *testing.T) {
 	audit := collector.Audit("memory")
 	emit := func(i int) {
 		name := fencing.Resource(fmt.Sprint("lock/", i))
-		e := lease.Event{Resources: []fencing.Resource{name}, Holder: fmt.Sprint("holder-", i), Token: fencing.Token(i + 1), Mode: lease.Correctness,
-			Err: fmt.Errorf("%w: %d", engine.ErrExpired, i)}
+		e := lease.Event{Resources: []fencing.Resource{name}, Holder: fmt.Sprint("holder-", i), Token: fencing.Token(i + 1),
+			Mode: lease.Correctness,
+			Err:  fmt.Errorf("%w: %d", engine.ErrExpired, i)}
 		hooks.Failed(t.Context(), e)
 		hooks.Lost(t.Context(), e)
 		e.Err = fmt.Errorf("failure %d", i)

@@ -8,7 +8,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 	"github.com/leased-project/leased/telemetry/refusals"
 )
@@ -17,7 +17,8 @@ import (
 type printing struct{ engine.Backend }
 
 func (printing) ReportRefusal(_ context.Context, r engine.Refusal) error {
-	fmt.Printf("%s: the %s gate refused token %d of %s (%s, mark %d)\n", r.Resource, r.Gate, r.Token, r.Holder, r.Reason, r.Mark)
+	fmt.Printf("%s: the %s gate refused token %d of %s (%s, mark %d)\n", r.Resource, r.Gate, r.Token, r.Holder, r.Reason,
+		r.Mark)
 	return nil
 }
 

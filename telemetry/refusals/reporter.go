@@ -89,7 +89,8 @@ func New(client *lease.Client, options ...Option) *Reporter {
 func (r *Reporter) Audit(kind string) func(context.Context, storagegate.Decision) {
 	return func(_ context.Context, d storagegate.Decision) {
 		if d.Outcome != storagegate.Admitted {
-			r.add(lease.Refusal{Resource: lockOf(d.Resource), Token: d.Token, Mark: d.Mark, Gate: kind, Reason: d.Outcome.String()})
+			r.add(lease.Refusal{Resource: lockOf(d.Resource), Token: d.Token, Mark: d.Mark, Gate: kind,
+				Reason: d.Outcome.String()})
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/telemetry/refusals"
 )
@@ -119,7 +119,8 @@ func TestOneReportWithinAWhile(t *testing.T) {
 		for i := range 1000 {
 			s.refuse("orders", 7, fencing.Token(9+i))
 		}
-		s.reporter.Audit("sql")(t.Context(), storagegate.Decision{Resource: "orders", Token: 7, Mark: 9, Outcome: storagegate.Stale})
+		s.reporter.Audit("sql")(t.Context(), storagegate.Decision{Resource: "orders", Token: 7, Mark: 9,
+			Outcome: storagegate.Stale})
 		s.flush()
 		require.Equal(t, refusals.Counts{Sent: 2, Repeated: 999}, s.reporter.Counts(), "one for each gate")
 		time.Sleep(30 * time.Second)
@@ -200,7 +201,8 @@ func TestWithoutAService(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, c.ReportRefusal(t.Context(), lease.Refusal{Resource: "orders"}), lease.ErrUnsupported)
 		r := refusals.New(c, refusals.WithLogger(slog.New(slog.DiscardHandler)))
-		r.Audit("memory")(t.Context(), storagegate.Decision{Resource: "orders", Token: 7, Mark: 9, Outcome: storagegate.Stale})
+		r.Audit("memory")(t.Context(), storagegate.Decision{Resource: "orders", Token: 7, Mark: 9,
+			Outcome: storagegate.Stale})
 		require.NoError(t, r.Flush(t.Context()))
 		require.Equal(t, refusals.Counts{Failed: 1}, r.Counts())
 		require.NoError(t, c.Close(t.Context()))

@@ -66,7 +66,8 @@ func (c *collector) receive(w http.ResponseWriter, r *http.Request) {
 		instance, _ := values(resource.Resource.GetAttributes())["service.instance.id"].(string)
 		for _, scope := range resource.ScopeSpans {
 			for _, s := range scope.Spans {
-				got := span{name: s.Name, traceID: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId),
+				got := span{name: s.Name, traceID: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId),
+					parent:   hex.EncodeToString(s.ParentSpanId),
 					instance: instance, values: values(s.Attributes), links: len(s.Links)}
 				for _, e := range s.Events {
 					got.events = append(got.events, e.Name)

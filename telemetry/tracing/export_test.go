@@ -17,14 +17,15 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 	"github.com/leased-project/leased/telemetry/tracing"
 )
 
 // open returns a tracer of a service.
 func open(t testing.TB, endpoint string, sample float64, log *logtest.Log) *servertracing.Tracer {
 	t.Helper()
-	tracer, err := servertracing.Open(servertracing.Config{Endpoint: endpoint, Sample: sample, Member: "n1", Version: "test", Logger: log.Logger()})
+	tracer, err := servertracing.Open(servertracing.Config{Endpoint: endpoint, Sample: sample, Member: "n1",
+		Version: "test", Logger: log.Logger()})
 	require.NoError(t, err)
 	return tracer
 }
@@ -44,7 +45,8 @@ func TestNothingIsSampled(t *testing.T) {
 	require.NoError(t, node.Bootstrap())
 	testserver.Eventually(t, "a leader", node.Leads)
 	for _, parent := range []string{"", "00-" + strings.Repeat("1", 32) + "-" + strings.Repeat("2", 16) + "-00"} {
-		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+s.Address()+"/v1/acquire", strings.NewReader(`{"resource":"a`+parent+`"}`))
+		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost,
+			"http://"+s.Address()+"/v1/acquire", strings.NewReader(`{"resource":"a`+parent+`"}`))
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Traceparent", parent)
@@ -117,7 +119,10 @@ func TestCollectorComesBack(t *testing.T) {
 	tracer := open(t, c.URL, 1, log)
 	testserver.Eventually(t, "the failure is logged", func() bool { call(tracer, ""); return log.Count("") == 1 })
 	close(down)
-	testserver.Eventually(t, "the recovery is logged", func() bool { call(tracer, ""); return log.Count("exporting traces again") == 1 })
+	testserver.Eventually(t, "the recovery is logged", func() bool {
+		call(tracer, "")
+		return log.Count("exporting traces again") == 1
+	})
 	require.NoError(t, tracer.Close())
 	require.Len(t, log.Lines(""), 2)
 }
@@ -135,5 +140,7 @@ func TestWithoutAProvider(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, engine.TraceparentOf(l.Context()))
 	require.NoError(t, tracer.Write(testserver.Context(t), l, func(context.Context) error { return nil }))
-	require.ErrorContains(t, tracer.Write(testserver.Context(t), l, func(context.Context) error { return fmt.Errorf("full") }), "full")
+	require.ErrorContains(t, tracer.Write(testserver.Context(t), l, func(context.Context) error {
+		return fmt.Errorf("full")
+	}), "full")
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server"
 	servertracing "github.com/leased-project/leased/internal/server/tracing"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
@@ -38,27 +37,26 @@ const heartbeat = 2 * time.Second
 var quiet = slog.New(slog.DiscardHandler)
 
 // startMember starts a member in this process, which exports its spans to a collector.
-func startMember(t testing.TB, id string, fleet engine.Fleet, endpoint string, sample float64) (*raftstore.Node, *server.Server) {
+func startMember(t testing.TB, id string, fleet engine.Fleet, endpoint string, sample float64) (*raftstore.Node,
+	*server.Server) {
 	t.Helper()
-	tracer, err := servertracing.Open(servertracing.Config{Endpoint: endpoint, Sample: sample, Member: id, Version: "test", Logger: quiet})
-	require.NoError(t, err)
-	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub,
-		HeartbeatTimeout: heartbeat})
+	tracer, err := servertracing.Open(servertracing.Config{Endpoint: endpoint, Sample: sample, Member: id, Version: "test",
+		Logger: quiet})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := server.New(server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, Version: "test", Tracer: tracer}, listener)
+	s, err := server.New(server.Config{Logger: quiet, Redis: fleet, Version: "test", Tracer: tracer,
+		Raft: raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, HeartbeatTimeout: heartbeat}},
+		listener)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve() }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, <-done)
-		require.NoError(t, node.Close())
 		_ = tracer.Close()
 	})
-	return node, s
+	return s.Node(), s
 }
 
 // traced is a service of three members with traces, and a traced program.
@@ -161,7 +159,10 @@ func testCorrectness(t *testing.T, s *traced) {
 	require.NoError(t, got.err)
 	token := int64(got.lease.Token())
 	require.NoError(t, s.gate.Enter(got.lease.Context(), "jobs/7", got.lease.Token()))
-	require.NoError(t, s.gate.Do(got.lease.Context(), "jobs/7", got.lease.Token(), func(value *int) error { *value++; return nil }))
+	require.NoError(t, s.gate.Do(got.lease.Context(), "jobs/7", got.lease.Token(), func(value *int) error {
+		*value++
+		return nil
+	}))
 	root.End()
 	require.NoError(t, got.lease.Release(ctx))
 
@@ -206,7 +207,8 @@ func testEfficiency(t *testing.T, s *traced) {
 	require.Equal(t, int64(l.Token()), acquire.values["leased.token"])
 	s.only(t, "a granted round", func(r span) bool {
 		votes, _ := r.values["leased.votes"].(int64)
-		return r.name == "redis round" && r.traceID == id && r.parent == acquire.id && votes >= 2 && r.values["leased.outcome"] == "ok"
+		return r.name == "redis round" && r.traceID == id && r.parent == acquire.id && votes >= 2 &&
+			r.values["leased.outcome"] == "ok"
 	})
 	require.Equal(t, acquire.id, s.await(t, id, "gate.Write").parent)
 }
@@ -215,7 +217,8 @@ func testEfficiency(t *testing.T, s *traced) {
 func testHTTP(t *testing.T, s *traced) {
 	for i, lock := range []string{"http/1", "fast/http"} {
 		id, parent := fmt.Sprintf("%032x", 0xabc+i), "00f067aa0ba902b7"
-		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+s.addresses[0]+"/v1/acquire",
+		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost,
+			"http://"+s.addresses[0]+"/v1/acquire",
 			strings.NewReader(`{"resource":"`+lock+`","ttl":"10s","holder":"curl"}`))
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/json")
@@ -243,7 +246,8 @@ func testHTTP(t *testing.T, s *traced) {
 
 // A gRPC caller sends a traceparent in the metadata.
 func testUnary(t *testing.T, s *traced) {
-	conn, err := grpc.NewClient("passthrough:///"+s.leaderAddress(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+s.leaderAddress(t),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
 	id := fmt.Sprintf("%032x", 0xdef)
@@ -255,7 +259,8 @@ func testUnary(t *testing.T, s *traced) {
 	require.NoError(t, err)
 	require.Equal(t, int64(granted.Token), s.await(t, id, "leased.Acquire").values["leased.token"])
 	require.Equal(t, int64(granted.Token), s.await(t, id, "leased.Release").values["leased.token"])
-	_, err = leases.Acquire(metadata.AppendToOutgoingContext(testserver.Context(t), "traceparent", "nonsense"), &pb.AcquireRequest{Resource: "unary"})
+	_, err = leases.Acquire(metadata.AppendToOutgoingContext(testserver.Context(t), "traceparent", "nonsense"),
+		&pb.AcquireRequest{Resource: "unary"})
 	require.NoError(t, err, "an invalid traceparent is ignored")
 }
 

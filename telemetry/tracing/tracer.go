@@ -51,7 +51,8 @@ type acquireKey struct{}
 
 // start starts the span of an acquire, and passes its context on to the engine.
 func (t *Tracer) start(ctx context.Context, resources []fencing.Resource) context.Context {
-	ctx, span := t.tracer.Start(ctx, "lease.Acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ResourceKey.String(joined(resources))))
+	ctx, span := t.tracer.Start(ctx, "lease.Acquire", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(ResourceKey.String(joined(resources))))
 	if !span.SpanContext().IsValid() { // the provider makes no spans
 		return ctx
 	}
@@ -98,7 +99,8 @@ func acquired(ctx context.Context, e lease.Event) {
 	if span == nil {
 		return
 	}
-	span.SetAttributes(TokenKey.Int64(int64(e.Token)), ModeKey.String(e.Mode.String()), HolderKey.String(e.Holder), OutcomeKey.String(code(nil)))
+	span.SetAttributes(TokenKey.Int64(int64(e.Token)), ModeKey.String(e.Mode.String()), HolderKey.String(e.Holder),
+		OutcomeKey.String(code(nil)))
 	span.End()
 }
 

@@ -30,7 +30,8 @@ func (t *Tracer) Write(ctx context.Context, l *lease.Lease, write func(ctx conte
 }
 
 // span runs a step at a gate in a span.
-func (t *Tracer) span(ctx context.Context, name string, resource fencing.Resource, token fencing.Token, step func(context.Context) error,
+func (t *Tracer) span(ctx context.Context, name string, resource fencing.Resource, token fencing.Token,
+	step func(context.Context) error,
 	options ...trace.SpanStartOption) error {
 	ctx, span := t.tracer.Start(ctx, name, append(options, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(ResourceKey.String(string(resource)), TokenKey.Int64(int64(token))))...)
@@ -77,13 +78,18 @@ type tracedGate[Tx any] struct {
 }
 
 // Do runs a write in a span.
-func (g *tracedGate[Tx]) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
-	return g.tracer.span(ctx, "gate.Write", resource, token, func(ctx context.Context) error { return g.gate.Do(ctx, resource, token, write) })
+func (g *tracedGate[Tx]) Do(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	write func(tx Tx) error) error {
+	return g.tracer.span(ctx, "gate.Write", resource, token, func(ctx context.Context) error {
+		return g.gate.Do(ctx, resource, token, write)
+	})
 }
 
 // Enter raises the mark in a span.
 func (g *tracedGate[Tx]) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return g.tracer.span(ctx, "gate.Enter", resource, token, func(ctx context.Context) error { return g.gate.Enter(ctx, resource, token) })
+	return g.tracer.span(ctx, "gate.Enter", resource, token, func(ctx context.Context) error {
+		return g.gate.Enter(ctx, resource, token)
+	})
 }
 
 // Mark returns the mark, without a span.

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 )
 
@@ -17,15 +18,22 @@ type file struct {
 	data []byte
 }
 
+// link matches a link to another file of the repository.
+var link = regexp.MustCompile(`\]\(([a-z]+/[^)]*)\)`)
+
 // files returns the binary and the files that belong to it.
 func (r *release) files(binary string) (files []file, err error) {
-	for _, path := range []string{binary, "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "deploy/leased.yaml", "deploy/leased.service"} {
+	for _, path := range []string{binary, "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "deploy/leased.yaml",
+		"deploy/leased.service"} {
 		f := file{name: filepath.Base(path), mode: 0o755}
 		if path != binary {
 			path, f.mode = filepath.Join(r.root, path), 0o644
 		}
 		if f.data, err = os.ReadFile(path); err != nil {
 			return nil, err
+		}
+		if f.name == "README.md" { // the archive has no other documents
+			f.data = link.ReplaceAll(f.data, []byte("](https://github.com/leased-project/leased/blob/"+r.version+"/$1)"))
 		}
 		files = append(files, f)
 	}
@@ -42,7 +50,8 @@ func (r *release) pack(path, folder string, files []file) error {
 	}
 	archive := tar.NewWriter(zipper)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: r.time, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(f.data)),
+			ModTime: r.time, Format: tar.FormatUSTAR}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

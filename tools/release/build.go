@@ -15,9 +15,11 @@ import (
 // build builds leased for a platform. The result does not depend on the folder, the user or
 // the settings of the Go command.
 func (r *release) build(path, goos, goarch string) error {
-	c := exec.Command(r.goTool, "build", "-trimpath", "-buildvcs=true", "-mod=readonly", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, "./cmd/leased")
+	c := exec.Command(r.goTool, "build", "-trimpath", "-buildvcs=true", "-mod=readonly", "-ldflags",
+		"-s -w -X main.version="+r.version, "-o", path, "./cmd/leased")
 	c.Dir = r.root
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOEXPERIMENT=", "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -63,7 +65,8 @@ func (r *release) completions(work string) ([]file, error) {
 		return nil, err
 	}
 	var files []file
-	for _, shell := range []struct{ name, file string }{{"bash", "leased.bash"}, {"zsh", "_leased"}, {"fish", "leased.fish"}} {
+	for _, shell := range []struct{ name, file string }{{"bash", "leased.bash"}, {"zsh", "_leased"},
+		{"fish", "leased.fish"}} {
 		c := exec.Command(binary, "completion", shell.name)
 		c.Env = []string{} // no settings of leased
 		text, err := c.Output()

@@ -106,7 +106,8 @@ func (r *release) checkClean() error {
 	if more {
 		first += fmt.Sprintf(" and %d more", strings.Count(changes, "\n"))
 	}
-	return fmt.Errorf("files in %s differ from the commit (%s); commit them, or give -allow-dirty for a trial", r.root, first)
+	return fmt.Errorf("files in %s differ from the commit (%s); commit them, or give -allow-dirty for a trial", r.root,
+		first)
 }
 
 // run builds everything, and prints a line for each platform.
@@ -132,7 +133,8 @@ func (r *release) run(platforms []string) error {
 		if err := r.archive(work, platform, completions); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
-		fmt.Printf("%s built (%d of %d), %v since the start\n", platform, i+1, len(platforms), time.Since(begin).Round(time.Second))
+		fmt.Printf("%s built (%d of %d), %v since the start\n", platform, i+1, len(platforms),
+			time.Since(begin).Round(time.Second))
 	}
 	return r.checksums()
 }

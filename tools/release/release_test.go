@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,18 +52,24 @@ func TestRelease(t *testing.T) {
 	}
 	name := fmt.Sprintf("leased_v0.0.1-test_%s_%s", runtime.GOOS, runtime.GOARCH)
 	for _, file := range []string{name + ".tar.gz", name + ".cdx.json"} {
-		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(read(t, filepath.Join(out, file))), file); !strings.Contains(sums[0], want) {
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(read(t, filepath.Join(out, file))), file); !strings.Contains(sums[0],
+			want) {
 			t.Errorf("SHA256SUMS lacks %s", want)
 		}
 	}
 	files := unpack(t, filepath.Join(out, name+".tar.gz"))
-	for _, want := range []string{"leased", "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "leased.yaml", "leased.service",
+	for _, want := range []string{"leased", "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "leased.yaml",
+		"leased.service",
 		"completions/leased.bash", "completions/_leased", "completions/leased.fish"} {
 		if len(files[name+"/"+want]) == 0 {
 			t.Errorf("the archive lacks %s", want)
 		}
 	}
+	if strings.Contains(string(files[name+"/README.md"]), "](docs/") {
+		t.Error("README.md of the archive links to documents that it does not have")
+	}
 	checkProgram(t, files[name+"/leased"])
+	quickStart(t, filepath.Join(out, name+".tar.gz"))
 	checkSBOM(t, read(t, filepath.Join(out, name+".cdx.json")), files[name+"/leased"])
 }
 
@@ -136,8 +143,25 @@ func checkProgram(t *testing.T, binary []byte) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Version != "v0.0.1-test" || len(got.Commit) != 40 || got.CommitTime == "" || got.Modified || got.Formats["log-entry"] != 1 {
+	if got.Version != "v0.0.1-test" || len(got.Commit) != 40 || got.CommitTime == "" || got.Modified ||
+		got.Formats["log-entry"] != 1 {
 		t.Errorf("leased version: %s", text)
+	}
+}
+
+// quickStart installs the archive into an empty folder and runs the quick start.
+func quickStart(t *testing.T, archive string) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("../../scripts/try-archive", archive)
+	command.Env = append(os.Environ(), "LISTEN="+free.Addr().String())
+	_ = free.Close()
+	text, err := command.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "the quick start works from "+filepath.Base(archive)) {
+		t.Errorf("scripts/try-archive: %v\n%s", err, text)
 	}
 }
 
@@ -150,29 +174,34 @@ func checkSBOM(t *testing.T, text, binary []byte) {
 		t.Fatal(err)
 	}
 	self := got.Metadata.Component
-	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cdx.SpecVersion1_5 || (*self.Hashes)[0].Value != fmt.Sprintf("%x", sha256.Sum256(binary)) {
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != cdx.SpecVersion1_5 ||
+		(*self.Hashes)[0].Value != fmt.Sprintf("%x", sha256.Sum256(binary)) {
 		t.Errorf("the SBOM does not describe the binary: %+v", got.Metadata)
 	}
 	var refs []string
 	for _, c := range *got.Components {
 		refs = append(refs, c.BOMRef)
-		if c.PackageURL != "pkg:golang/"+c.Name+"@"+c.Version || c.Version == "" || len(*c.Licenses) != 1 || (*c.Licenses)[0].Expression == "" {
+		if c.PackageURL != "pkg:golang/"+c.Name+"@"+c.Version || c.Version == "" || len(*c.Licenses) != 1 ||
+			(*c.Licenses)[0].Expression == "" {
 			t.Errorf("component %+v", c)
 		}
 	}
-	for _, want := range []string{"std", "github.com/hashicorp/raft", "google.golang.org/grpc", "github.com/redis/go-redis/v9"} {
+	for _, want := range []string{"std", "github.com/hashicorp/raft", "google.golang.org/grpc",
+		"github.com/redis/go-redis/v9"} {
 		if !slices.Contains(refs, want) {
 			t.Errorf("the SBOM lacks %s", want)
 		}
 	}
 	slices.Sort(refs)
-	if len(refs) < 20 || len(slices.Compact(slices.Clone(refs))) != len(refs) || !slices.Equal(*(*got.Dependencies)[0].Dependencies, refs) {
+	if len(refs) < 20 || len(slices.Compact(slices.Clone(refs))) != len(refs) ||
+		!slices.Equal(*(*got.Dependencies)[0].Dependencies, refs) {
 		t.Errorf("%d components: %v", len(refs), refs)
 	}
 }
 
 func TestParseNotice(t *testing.T) {
-	got := parseNotice("leased\nThe program leased contains code, v2, x\n\nexample.org/a v1.2.3, MIT, Copyright A, B\nexample.org/b v1.0.0+x, MIT AND Apache-2.0\n")
+	got := parseNotice("leased\nThe program leased contains code, v2, x\n\nexample.org/a v1.2.3, MIT, Copyright A, " +
+		"B\nexample.org/b v1.0.0+x, MIT AND Apache-2.0\n")
 	if len(got) != 2 || got["example.org/a"] != "MIT" || got["example.org/b"] != "MIT AND Apache-2.0" {
 		t.Errorf("%v", got)
 	}

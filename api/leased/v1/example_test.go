@@ -26,7 +26,8 @@ func ExampleNewLeaseServiceClient() {
 		log.Fatal(err)
 	}
 	fmt.Println(granted.Token) // for the gate
-	_, err = leases.Release(ctx, &leasedv1.ReleaseRequest{SessionId: granted.SessionId, Resource: "jobs/42", Token: granted.Token})
+	_, err = leases.Release(ctx, &leasedv1.ReleaseRequest{SessionId: granted.SessionId, Resource: "jobs/42",
+		Token: granted.Token})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generate the Go code of the API. This needs protoc (Debian: protobuf-compiler);
+# Generate the Go code of the API, and its description for HTTP clients. This needs protoc (Debian: protobuf-compiler);
 # the script builds the two plugins in the versions of tools/go.mod.
 set -eu
 cd "$(dirname "$0")/../../.."
@@ -11,3 +11,7 @@ PATH="$plugins:$PATH" protoc -I api \
 	--go_out=api --go_opt=paths=source_relative \
 	--go-grpc_out=api --go-grpc_opt=paths=source_relative \
 	leased/v1/lease.proto leased/v1/admin.proto
+protoc -I api --include_source_info -o "$plugins/api.pb" leased/v1/lease.proto leased/v1/admin.proto
+[ -f api/openapi.yaml ] || : >api/openapi.yaml
+go run ./internal/openapi "$plugins/api.pb" >"$plugins/openapi.yaml"
+mv "$plugins/openapi.yaml" api/openapi.yaml

@@ -28,7 +28,8 @@ func TestGoldenAPI(t *testing.T) {
 	frozen := strings.Split(strings.TrimSuffix(string(golden.Read(t, "api.txt")), "\n"), "\n")
 	require.Greater(t, len(frozen), 300)
 	for _, line := range frozen {
-		require.True(t, slices.Contains(lines, line), "the API of version 1 is frozen: do not rename, renumber or remove: %s; see docs/adr/0030-frozen-formats.md", line)
+		require.True(t, slices.Contains(lines, line),
+			"the API of version 1 is frozen: do not rename, renumber or remove: %s; see docs/adr/0030-frozen-formats.md", line)
 	}
 	for _, line := range lines {
 		require.True(t, slices.Contains(frozen, line), "an addition to the API, %s; run the test with -update", line)

@@ -248,7 +248,11 @@ type AcquireRequest struct {
 	// The identity of this attempt in its session, below 2^32 and never used twice.
 	// An attempt repeated with the same nonce, even after an error, has one outcome.
 	// If it is empty, the service chooses one.
-	Nonce         uint64 `protobuf:"varint,11,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Nonce uint64 `protobuf:"varint,11,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The identity of this attempt for a caller without a session: a random text of 16 to
+	// 128 bytes, never used for two acquisitions. If the response was lost, the same request
+	// with the same attempt returns the lease that it got, instead of "held".
+	Attempt       string `protobuf:"bytes,12,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +364,13 @@ func (x *AcquireRequest) GetNonce() uint64 {
 	return 0
 }
 
+func (x *AcquireRequest) GetAttempt() string {
+	if x != nil {
+		return x.Attempt
+	}
+	return ""
+}
+
 type AcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first of the resources.
@@ -375,7 +386,10 @@ type AcquireResponse struct {
 	// sent; after a wait, from when the response was sent at the earliest.
 	Ttl string `protobuf:"bytes,8,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The number of the permit, starting at 1.
-	Slot          int32 `protobuf:"varint,9,opt,name=slot,proto3" json:"slot,omitempty"`
+	Slot int32 `protobuf:"varint,9,opt,name=slot,proto3" json:"slot,omitempty"`
+	// When the lease ends at the earliest without a renewal, as an RFC 3339 time by the clock
+	// of the member, for people. Programs count ttl on their own clock.
+	Expires       string `protobuf:"bytes,10,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,11 +487,24 @@ func (x *AcquireResponse) GetSlot() int32 {
 	return 0
 }
 
+func (x *AcquireResponse) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
 type RenewRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Resource      string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
-	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Resource  string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	Token     uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	// How long the lease, or in correctness mode every lease of its session, lasts from now
+	// without another renewal. Default: its TTL. A renewal never shortens a lease: what
+	// an earlier one gave stays, so a late copy does no harm.
+	Ttl string `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Replaces the metadata of the lease unless it is empty. Needs resource and token.
+	Metadata      map[string]string `protobuf:"bytes,5,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,12 +560,30 @@ func (x *RenewRequest) GetToken() uint64 {
 	return 0
 }
 
+func (x *RenewRequest) GetTtl() string {
+	if x != nil {
+		return x.Ttl
+	}
+	return ""
+}
+
+func (x *RenewRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 type RenewResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Ttl       string                 `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// How long the leases last, counted from before the request was sent.
+	Ttl string `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The tokens of all leases that were extended. A lease that is not listed is lost.
-	Tokens        []uint64 `protobuf:"varint,4,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
+	Tokens []uint64 `protobuf:"varint,4,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
+	// When the leases end at the earliest without another renewal, as an RFC 3339 time by the
+	// clock of the member, for people. Programs count ttl on their own clock.
+	Expires       string `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -592,6 +637,13 @@ func (x *RenewResponse) GetTokens() []uint64 {
 		return x.Tokens
 	}
 	return nil
+}
+
+func (x *RenewResponse) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
 }
 
 type ReleaseRequest struct {
@@ -940,7 +992,9 @@ type Lock struct {
 	// In queue order, as far as the service knows it.
 	Waiters []*Party `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// The last holder was lost, and the lock delay has not passed.
-	Delayed       bool `protobuf:"varint,5,opt,name=delayed,proto3" json:"delayed,omitempty"`
+	Delayed bool `protobuf:"varint,5,opt,name=delayed,proto3" json:"delayed,omitempty"`
+	// The number of permits of the lock while permits are held or waited for, else 0.
+	Permits       int32 `protobuf:"varint,6,opt,name=permits,proto3" json:"permits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,8 +1064,15 @@ func (x *Lock) GetDelayed() bool {
 	return false
 }
 
-// Party is a holder or a waiter of a lock. Its token, nonce and session id are set only
-// for its owner and for users who may break the lock.
+func (x *Lock) GetPermits() int32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+// Party is a holder or a waiter of a lock. Its token, nonce, session id and client are set
+// only for its owner and for users who may break the lock.
 type Party struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Holder    string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
@@ -1030,8 +1091,13 @@ type Party struct {
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
 	// When the lease was granted, or when the waiter was queued, as an RFC 3339 time, and
 	// the time since then; empty if unknown.
-	Since         string `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	Age           string `protobuf:"bytes,11,opt,name=age,proto3" json:"age,omitempty"`
+	Since string `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	Age   string `protobuf:"bytes,11,opt,name=age,proto3" json:"age,omitempty"`
+	// The time since the last renewal, or since the grant if there was none; empty if unknown.
+	Renewed string `protobuf:"bytes,12,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// The address and the program that used the session of the lease last, such as
+	// "10.0.0.7:51324 leased-go/v0.1.0"; empty if unknown.
+	Client        string `protobuf:"bytes,13,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1139,6 +1205,20 @@ func (x *Party) GetSince() string {
 func (x *Party) GetAge() string {
 	if x != nil {
 		return x.Age
+	}
+	return ""
+}
+
+func (x *Party) GetRenewed() string {
+	if x != nil {
+		return x.Renewed
+	}
+	return ""
+}
+
+func (x *Party) GetClient() string {
+	if x != nil {
+		return x.Client
 	}
 	return ""
 }
@@ -1267,6 +1347,132 @@ func (x *ListResponse) GetNextPageToken() string {
 	return ""
 }
 
+type WatchSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionRequest) Reset() {
+	*x = WatchSessionRequest{}
+	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionRequest) ProtoMessage() {}
+
+func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *WatchSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// SessionEvent is the loss of a lease of a session.
+type SessionEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "synced": tokens has the leases of the session. "lost": the lease of nonce is lost. "alive":
+	// nothing has happened for a while. If the session itself ends, the stream ends with an Error.
+	Type   string   `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Tokens []uint64 `protobuf:"varint,2,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
+	// The lease that was lost, as in the response to its Acquire. token is 0 if it was granted
+	// after the stream began.
+	Nonce uint64 `protobuf:"varint,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Token uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	// Why it was lost.
+	Error         *Error `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionEvent) Reset() {
+	*x = SessionEvent{}
+	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionEvent) ProtoMessage() {}
+
+func (x *SessionEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionEvent.ProtoReflect.Descriptor instead.
+func (*SessionEvent) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SessionEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *SessionEvent) GetTokens() []uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *SessionEvent) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *SessionEvent) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock, or all locks with a prefix (the empty prefix means all locks), not
@@ -1279,7 +1485,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	mi := &file_leased_v1_lease_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1497,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	mi := &file_leased_v1_lease_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1510,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{18}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchRequest) GetResource() string {
@@ -1342,7 +1548,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	mi := &file_leased_v1_lease_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1560,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	mi := &file_leased_v1_lease_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1573,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{19}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Event) GetType() string {
@@ -1422,7 +1628,7 @@ type BreakRequest struct {
 
 func (x *BreakRequest) Reset() {
 	*x = BreakRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[20]
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1640,7 @@ func (x *BreakRequest) String() string {
 func (*BreakRequest) ProtoMessage() {}
 
 func (x *BreakRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[20]
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1653,7 @@ func (x *BreakRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakRequest.ProtoReflect.Descriptor instead.
 func (*BreakRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{20}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BreakRequest) GetResource() string {
@@ -1472,7 +1678,7 @@ type BreakResponse struct {
 
 func (x *BreakResponse) Reset() {
 	*x = BreakResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[21]
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1690,7 @@ func (x *BreakResponse) String() string {
 func (*BreakResponse) ProtoMessage() {}
 
 func (x *BreakResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[21]
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1703,7 @@ func (x *BreakResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakResponse.ProtoReflect.Descriptor instead.
 func (*BreakResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
 }
 
 type HistoryRequest struct {
@@ -1511,7 +1717,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1729,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1742,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryRequest) GetResource() string {
@@ -1566,7 +1772,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1784,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1797,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryResponse) GetEvents() []*HistoryEvent {
@@ -1640,7 +1846,7 @@ type HistoryEvent struct {
 
 func (x *HistoryEvent) Reset() {
 	*x = HistoryEvent{}
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1858,7 @@ func (x *HistoryEvent) String() string {
 func (*HistoryEvent) ProtoMessage() {}
 
 func (x *HistoryEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1871,7 @@ func (x *HistoryEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEvent.ProtoReflect.Descriptor instead.
 func (*HistoryEvent) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryEvent) GetTime() string {
@@ -1742,7 +1948,7 @@ type ReportRefusalRequest struct {
 
 func (x *ReportRefusalRequest) Reset() {
 	*x = ReportRefusalRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1960,7 @@ func (x *ReportRefusalRequest) String() string {
 func (*ReportRefusalRequest) ProtoMessage() {}
 
 func (x *ReportRefusalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1973,7 @@ func (x *ReportRefusalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRefusalRequest.ProtoReflect.Descriptor instead.
 func (*ReportRefusalRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportRefusalRequest) GetResource() string {
@@ -1820,7 +2026,7 @@ type ReportRefusalResponse struct {
 
 func (x *ReportRefusalResponse) Reset() {
 	*x = ReportRefusalResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2038,7 @@ func (x *ReportRefusalResponse) String() string {
 func (*ReportRefusalResponse) ProtoMessage() {}
 
 func (x *ReportRefusalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2051,7 @@ func (x *ReportRefusalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRefusalResponse.ProtoReflect.Descriptor instead.
 func (*ReportRefusalResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
 }
 
 type OverviewRequest struct {
@@ -1863,14 +2069,17 @@ type OverviewRequest struct {
 	Interval string `protobuf:"bytes,6,opt,name=interval,proto3" json:"interval,omitempty"`
 	// Answer from the state of this member, which may be old, without a leader. Times
 	// left are then unknown.
-	Local         bool `protobuf:"varint,7,opt,name=local,proto3" json:"local,omitempty"`
+	Local bool `protobuf:"varint,7,opt,name=local,proto3" json:"local,omitempty"`
+	// Only locks with this text in their name, or in the name or the user of one of their first
+	// holders or waiters, ignoring case. The totals of the response do not depend on it.
+	Search        string `protobuf:"bytes,8,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2091,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2104,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OverviewRequest) GetPrefix() string {
@@ -1947,6 +2156,13 @@ func (x *OverviewRequest) GetLocal() bool {
 	return false
 }
 
+func (x *OverviewRequest) GetSearch() string {
+	if x != nil {
+		return x.Search
+	}
+	return ""
+}
+
 type OverviewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the member that answers.
@@ -1959,14 +2175,16 @@ type OverviewResponse struct {
 	GrantsPerSecond float64 `protobuf:"fixed64,6,opt,name=grants_per_second,json=grantsPerSecond,proto3" json:"grants_per_second,omitempty"`
 	Refused         int64   `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Why locks in efficiency mode are missing; empty if they are not.
-	Missing       string `protobuf:"bytes,8,opt,name=missing,proto3" json:"missing,omitempty"`
+	Missing string `protobuf:"bytes,8,opt,name=missing,proto3" json:"missing,omitempty"`
+	// The length of the sorted list, of which locks is a part.
+	Listed        int64 `protobuf:"varint,9,opt,name=listed,proto3" json:"listed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OverviewResponse) Reset() {
 	*x = OverviewResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2196,7 @@ func (x *OverviewResponse) String() string {
 func (*OverviewResponse) ProtoMessage() {}
 
 func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2209,7 @@ func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
 func (*OverviewResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OverviewResponse) GetMember() string {
@@ -2050,6 +2268,13 @@ func (x *OverviewResponse) GetMissing() string {
 	return ""
 }
 
+func (x *OverviewResponse) GetListed() int64 {
+	if x != nil {
+		return x.Listed
+	}
+	return 0
+}
+
 // LockOverview is a lock with figures about its use.
 type LockOverview struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2066,7 +2291,7 @@ type LockOverview struct {
 
 func (x *LockOverview) Reset() {
 	*x = LockOverview{}
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2303,7 @@ func (x *LockOverview) String() string {
 func (*LockOverview) ProtoMessage() {}
 
 func (x *LockOverview) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2316,7 @@ func (x *LockOverview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOverview.ProtoReflect.Descriptor instead.
 func (*LockOverview) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LockOverview) GetLock() *Lock {
@@ -2139,7 +2364,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2376,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2389,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionRequest) GetOperations() []*Operation {
@@ -2189,6 +2414,7 @@ type Operation struct {
 	//	*Operation_Renew
 	//	*Operation_Release
 	//	*Operation_Close
+	//	*Operation_Update
 	Call isOperation_Call `protobuf_oneof:"call"`
 	// The W3C traceparent of the caller's span; empty if the call is not traced.
 	Traceparent   string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
@@ -2198,7 +2424,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2436,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2449,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Operation) GetId() uint64 {
@@ -2301,6 +2527,15 @@ func (x *Operation) GetClose() *CloseCall {
 	return nil
 }
 
+func (x *Operation) GetUpdate() *UpdateCall {
+	if x != nil {
+		if x, ok := x.Call.(*Operation_Update); ok {
+			return x.Update
+		}
+	}
+	return nil
+}
+
 func (x *Operation) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
@@ -2336,6 +2571,10 @@ type Operation_Close struct {
 	Close *CloseCall `protobuf:"bytes,8,opt,name=close,proto3,oneof"`
 }
 
+type Operation_Update struct {
+	Update *UpdateCall `protobuf:"bytes,10,opt,name=update,proto3,oneof"`
+}
+
 func (*Operation_Open) isOperation_Call() {}
 
 func (*Operation_Attach) isOperation_Call() {}
@@ -2348,6 +2587,8 @@ func (*Operation_Release) isOperation_Call() {}
 
 func (*Operation_Close) isOperation_Call() {}
 
+func (*Operation_Update) isOperation_Call() {}
+
 // OpenCall opens a session. From then on this stream reports its losses.
 type OpenCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2358,7 +2599,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2611,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2624,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OpenCall) GetTtlNanos() int64 {
@@ -2404,7 +2645,7 @@ type AttachCall struct {
 
 func (x *AttachCall) Reset() {
 	*x = AttachCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2657,7 @@ func (x *AttachCall) String() string {
 func (*AttachCall) ProtoMessage() {}
 
 func (x *AttachCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2670,7 @@ func (x *AttachCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCall.ProtoReflect.Descriptor instead.
 func (*AttachCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AttachCall) GetTtlNanos() int64 {
@@ -2460,7 +2701,7 @@ type AcquireCall struct {
 
 func (x *AcquireCall) Reset() {
 	*x = AcquireCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[34]
+	mi := &file_leased_v1_lease_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2713,7 @@ func (x *AcquireCall) String() string {
 func (*AcquireCall) ProtoMessage() {}
 
 func (x *AcquireCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[34]
+	mi := &file_leased_v1_lease_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2726,7 @@ func (x *AcquireCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireCall.ProtoReflect.Descriptor instead.
 func (*AcquireCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{34}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AcquireCall) GetNonce() uint64 {
@@ -2568,7 +2809,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_leased_v1_lease_proto_msgTypes[35]
+	mi := &file_leased_v1_lease_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2821,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[35]
+	mi := &file_leased_v1_lease_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2834,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{35}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HeldLease) GetNonce() uint64 {
@@ -2656,7 +2897,7 @@ type RenewCall struct {
 
 func (x *RenewCall) Reset() {
 	*x = RenewCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[36]
+	mi := &file_leased_v1_lease_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2909,7 @@ func (x *RenewCall) String() string {
 func (*RenewCall) ProtoMessage() {}
 
 func (x *RenewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[36]
+	mi := &file_leased_v1_lease_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,12 +2922,74 @@ func (x *RenewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCall.ProtoReflect.Descriptor instead.
 func (*RenewCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{36}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RenewCall) GetLeases() []*HeldLease {
 	if x != nil {
 		return x.Leases
+	}
+	return nil
+}
+
+// UpdateCall extends the session by a TTL, and replaces the metadata of one of its leases unless
+// it is empty. The TTL of the session becomes the longest one so far.
+type UpdateCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	TtlNanos      int64                  `protobuf:"varint,2,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
+	Metadata      map[string]string      `protobuf:"bytes,3,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCall) Reset() {
+	*x = UpdateCall{}
+	mi := &file_leased_v1_lease_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCall) ProtoMessage() {}
+
+func (x *UpdateCall) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCall.ProtoReflect.Descriptor instead.
+func (*UpdateCall) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *UpdateCall) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *UpdateCall) GetTtlNanos() int64 {
+	if x != nil {
+		return x.TtlNanos
+	}
+	return 0
+}
+
+func (x *UpdateCall) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -2703,7 +3006,7 @@ type ReleaseCall struct {
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[37]
+	mi := &file_leased_v1_lease_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +3018,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[37]
+	mi := &file_leased_v1_lease_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +3031,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{37}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReleaseCall) GetNonce() uint64 {
@@ -2754,7 +3057,7 @@ type CloseCall struct {
 
 func (x *CloseCall) Reset() {
 	*x = CloseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[38]
+	mi := &file_leased_v1_lease_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3069,7 @@ func (x *CloseCall) String() string {
 func (*CloseCall) ProtoMessage() {}
 
 func (x *CloseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[38]
+	mi := &file_leased_v1_lease_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3082,7 @@ func (x *CloseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCall.ProtoReflect.Descriptor instead.
 func (*CloseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{38}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{41}
 }
 
 // SessionResponse is a message from the service. It sends one at least every half second, which
@@ -2795,7 +3098,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[39]
+	mi := &file_leased_v1_lease_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +3110,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[39]
+	mi := &file_leased_v1_lease_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +3123,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{39}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionResponse) GetAnswers() []*Answer {
@@ -2860,7 +3163,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_leased_v1_lease_proto_msgTypes[40]
+	mi := &file_leased_v1_lease_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +3175,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[40]
+	mi := &file_leased_v1_lease_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3188,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{40}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2955,7 +3258,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_leased_v1_lease_proto_msgTypes[41]
+	mi := &file_leased_v1_lease_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3270,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[41]
+	mi := &file_leased_v1_lease_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3283,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{41}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Hold) GetNonce() uint64 {
@@ -3010,7 +3313,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_leased_v1_lease_proto_msgTypes[42]
+	mi := &file_leased_v1_lease_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3325,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[42]
+	mi := &file_leased_v1_lease_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3338,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{42}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Notice) GetSession() []byte {
@@ -3072,19 +3375,26 @@ type Error struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// What to do next.
 	Hint string `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`
-	// For "mode-mismatch".
+	// The lock, for "mode-mismatch" and "held".
 	Resource     string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
 	ExpectedMode string `protobuf:"bytes,5,opt,name=expected_mode,json=expectedMode,proto3" json:"expected_mode,omitempty"`
 	Mode         string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Of "not-leader": the API address of the leader, empty if there is none.
-	Leader        string `protobuf:"bytes,7,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,7,opt,name=leader,proto3" json:"leader,omitempty"`
+	// How long to wait before a retry can help; empty if a retry does not help. Over HTTP also
+	// as the header Retry-After, in whole seconds.
+	RetryAfter string `protobuf:"bytes,8,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// Of "held": a holder of the lock in resource, as far as the caller may see it.
+	HeldBy *Party `protobuf:"bytes,9,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
+	// Of "held": the place in the queue that the next waiter gets, from 1; 0 if it is unknown.
+	Position      int32 `protobuf:"varint,10,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_leased_v1_lease_proto_msgTypes[43]
+	mi := &file_leased_v1_lease_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3406,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[43]
+	mi := &file_leased_v1_lease_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3419,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{43}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Error) GetCode() string {
@@ -3161,6 +3471,27 @@ func (x *Error) GetLeader() string {
 	return ""
 }
 
+func (x *Error) GetRetryAfter() string {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return ""
+}
+
+func (x *Error) GetHeldBy() *Party {
+	if x != nil {
+		return x.HeldBy
+	}
+	return nil
+}
+
+func (x *Error) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 var File_leased_v1_lease_proto protoreflect.FileDescriptor
 
 const file_leased_v1_lease_proto_rawDesc = "" +
@@ -3177,7 +3508,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14CloseSessionResponse\"\x85\x03\n" +
+	"\x14CloseSessionResponse\"\x9f\x03\n" +
 	"\x0eAcquireRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\tR\tresources\x12\x1d\n" +
@@ -3191,10 +3522,11 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x06shared\x18\t \x01(\bR\x06shared\x12\x18\n" +
 	"\apermits\x18\n" +
 	" \x01(\x05R\apermits\x12\x14\n" +
-	"\x05nonce\x18\v \x01(\x04R\x05nonce\x1a;\n" +
+	"\x05nonce\x18\v \x01(\x04R\x05nonce\x12\x18\n" +
+	"\aattempt\x18\f \x01(\tR\aattempt\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x02\n" +
 	"\x0fAcquireResponse\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\tR\tresources\x12\x14\n" +
@@ -3205,17 +3537,25 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06holder\x18\a \x01(\tR\x06holder\x12\x10\n" +
 	"\x03ttl\x18\b \x01(\tR\x03ttl\x12\x12\n" +
-	"\x04slot\x18\t \x01(\x05R\x04slot\"_\n" +
+	"\x04slot\x18\t \x01(\x05R\x04slot\x12\x18\n" +
+	"\aexpires\x18\n" +
+	" \x01(\tR\aexpires\"\xf1\x01\n" +
 	"\fRenewRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x04R\x05token\"X\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\tR\x03ttl\x12A\n" +
+	"\bmetadata\x18\x05 \x03(\v2%.leased.v1.RenewRequest.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
 	"\rRenewResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\tR\x03ttl\x12\x16\n" +
-	"\x06tokens\x18\x04 \x03(\x04R\x06tokens\"w\n" +
+	"\x06tokens\x18\x04 \x03(\x04R\x06tokens\x12\x18\n" +
+	"\aexpires\x18\x05 \x01(\tR\aexpires\"w\n" +
 	"\x0eReleaseRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1d\n" +
@@ -3236,13 +3576,14 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\"6\n" +
 	"\x0fInspectResponse\x12#\n" +
-	"\x04lock\x18\x01 \x01(\v2\x0f.leased.v1.LockR\x04lock\"\xa8\x01\n" +
+	"\x04lock\x18\x01 \x01(\v2\x0f.leased.v1.LockR\x04lock\"\xc2\x01\n" +
 	"\x04Lock\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12*\n" +
 	"\aholders\x18\x03 \x03(\v2\x10.leased.v1.PartyR\aholders\x12*\n" +
 	"\awaiters\x18\x04 \x03(\v2\x10.leased.v1.PartyR\awaiters\x12\x18\n" +
-	"\adelayed\x18\x05 \x01(\bR\adelayed\"\xe2\x02\n" +
+	"\adelayed\x18\x05 \x01(\bR\adelayed\x12\x18\n" +
+	"\apermits\x18\x06 \x01(\x05R\apermits\"\x94\x03\n" +
 	"\x05Party\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x1d\n" +
 	"\n" +
@@ -3256,7 +3597,9 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04user\x18\t \x01(\tR\x04user\x12\x14\n" +
 	"\x05since\x18\n" +
 	" \x01(\tR\x05since\x12\x10\n" +
-	"\x03age\x18\v \x01(\tR\x03age\x1a;\n" +
+	"\x03age\x18\v \x01(\tR\x03age\x12\x18\n" +
+	"\arenewed\x18\f \x01(\tR\arenewed\x12\x16\n" +
+	"\x06client\x18\r \x01(\tR\x06client\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
@@ -3268,7 +3611,16 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"]\n" +
 	"\fListResponse\x12%\n" +
 	"\x05locks\x18\x01 \x03(\v2\x0f.leased.v1.LockR\x05locks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"R\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
+	"\x13WatchSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\x8e\x01\n" +
+	"\fSessionEvent\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06tokens\x18\x02 \x03(\x04R\x06tokens\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\x04R\x05nonce\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\x04R\x05token\x12&\n" +
+	"\x05error\x18\x05 \x01(\v2\x10.leased.v1.ErrorR\x05error\"R\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1b\n" +
 	"\x06prefix\x18\x02 \x01(\tH\x00R\x06prefix\x88\x01\x01B\t\n" +
@@ -3307,7 +3659,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04gate\x18\x04 \x01(\tR\x04gate\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06holder\x18\x06 \x01(\tR\x06holder\"\x17\n" +
-	"\x15ReportRefusalResponse\"\xb1\x01\n" +
+	"\x15ReportRefusalResponse\"\xc9\x01\n" +
 	"\x0fOverviewRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
@@ -3315,7 +3667,8 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x06offset\x18\x04 \x01(\x05R\x06offset\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x1a\n" +
 	"\binterval\x18\x06 \x01(\tR\binterval\x12\x14\n" +
-	"\x05local\x18\a \x01(\bR\x05local\"\xa4\x02\n" +
+	"\x05local\x18\a \x01(\bR\x05local\x12\x16\n" +
+	"\x06search\x18\b \x01(\tR\x06search\"\xbc\x02\n" +
 	"\x10OverviewResponse\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12-\n" +
 	"\x05locks\x18\x02 \x03(\v2\x17.leased.v1.LockOverviewR\x05locks\x12\x1f\n" +
@@ -3325,7 +3678,8 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\rtotal_waiters\x18\x05 \x01(\x03R\ftotalWaiters\x12*\n" +
 	"\x11grants_per_second\x18\x06 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
 	"\arefused\x18\a \x01(\x03R\arefused\x12\x18\n" +
-	"\amissing\x18\b \x01(\tR\amissing\"\xad\x01\n" +
+	"\amissing\x18\b \x01(\tR\amissing\x12\x16\n" +
+	"\x06listed\x18\t \x01(\x03R\x06listed\"\xad\x01\n" +
 	"\fLockOverview\x12#\n" +
 	"\x04lock\x18\x01 \x01(\v2\x0f.leased.v1.LockR\x04lock\x12*\n" +
 	"\x11grants_per_second\x18\x02 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
@@ -3335,7 +3689,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x0eSessionRequest\x124\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x14.leased.v1.OperationR\n" +
-	"operations\"\xff\x02\n" +
+	"operations\"\xb0\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12)\n" +
@@ -3344,7 +3698,9 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\aacquire\x18\x05 \x01(\v2\x16.leased.v1.AcquireCallH\x00R\aacquire\x12,\n" +
 	"\x05renew\x18\x06 \x01(\v2\x14.leased.v1.RenewCallH\x00R\x05renew\x122\n" +
 	"\arelease\x18\a \x01(\v2\x16.leased.v1.ReleaseCallH\x00R\arelease\x12,\n" +
-	"\x05close\x18\b \x01(\v2\x14.leased.v1.CloseCallH\x00R\x05close\x12 \n" +
+	"\x05close\x18\b \x01(\v2\x14.leased.v1.CloseCallH\x00R\x05close\x12/\n" +
+	"\x06update\x18\n" +
+	" \x01(\v2\x15.leased.v1.UpdateCallH\x00R\x06update\x12 \n" +
 	"\vtraceparent\x18\t \x01(\tR\vtraceparentB\x06\n" +
 	"\x04call\"'\n" +
 	"\bOpenCall\x12\x1b\n" +
@@ -3377,7 +3733,15 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"9\n" +
 	"\tRenewCall\x12,\n" +
-	"\x06leases\x18\x01 \x03(\v2\x14.leased.v1.HeldLeaseR\x06leases\"O\n" +
+	"\x06leases\x18\x01 \x03(\v2\x14.leased.v1.HeldLeaseR\x06leases\"\xbd\x01\n" +
+	"\n" +
+	"UpdateCall\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x1b\n" +
+	"\tttl_nanos\x18\x02 \x01(\x03R\bttlNanos\x12?\n" +
+	"\bmetadata\x18\x03 \x03(\v2#.leased.v1.UpdateCall.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +
 	"\vReleaseCall\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12*\n" +
 	"\x05lease\x18\x02 \x01(\v2\x14.leased.v1.HeldLeaseR\x05lease\"\v\n" +
@@ -3400,7 +3764,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x06Notice\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x04R\x05nonce\x12$\n" +
-	"\x04lost\x18\x03 \x01(\v2\x10.leased.v1.ErrorR\x04lost\"\xb6\x01\n" +
+	"\x04lost\x18\x03 \x01(\v2\x10.leased.v1.ErrorR\x04lost\"\x9e\x02\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -3408,7 +3772,12 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\bresource\x18\x04 \x01(\tR\bresource\x12#\n" +
 	"\rexpected_mode\x18\x05 \x01(\tR\fexpectedMode\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06leader\x18\a \x01(\tR\x06leader2\xb6\a\n" +
+	"\x06leader\x18\a \x01(\tR\x06leader\x12\x1f\n" +
+	"\vretry_after\x18\b \x01(\tR\n" +
+	"retryAfter\x12)\n" +
+	"\aheld_by\x18\t \x01(\v2\x10.leased.v1.PartyR\x06heldBy\x12\x1a\n" +
+	"\bposition\x18\n" +
+	" \x01(\x05R\bposition2\x81\b\n" +
 	"\fLeaseService\x12L\n" +
 	"\vOpenSession\x12\x1d.leased.v1.OpenSessionRequest\x1a\x1e.leased.v1.OpenSessionResponse\x12O\n" +
 	"\fCloseSession\x12\x1e.leased.v1.CloseSessionRequest\x1a\x1f.leased.v1.CloseSessionResponse\x12@\n" +
@@ -3417,7 +3786,8 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\aRelease\x12\x19.leased.v1.ReleaseRequest\x1a\x1a.leased.v1.ReleaseResponse\x127\n" +
 	"\x04Sign\x12\x16.leased.v1.SignRequest\x1a\x17.leased.v1.SignResponse\x12@\n" +
 	"\aInspect\x12\x19.leased.v1.InspectRequest\x1a\x1a.leased.v1.InspectResponse\x127\n" +
-	"\x04List\x12\x16.leased.v1.ListRequest\x1a\x17.leased.v1.ListResponse\x124\n" +
+	"\x04List\x12\x16.leased.v1.ListRequest\x1a\x17.leased.v1.ListResponse\x12I\n" +
+	"\fWatchSession\x12\x1e.leased.v1.WatchSessionRequest\x1a\x17.leased.v1.SessionEvent0\x01\x124\n" +
 	"\x05Watch\x12\x17.leased.v1.WatchRequest\x1a\x10.leased.v1.Event0\x01\x12:\n" +
 	"\x05Break\x12\x17.leased.v1.BreakRequest\x1a\x18.leased.v1.BreakResponse\x12@\n" +
 	"\aHistory\x12\x19.leased.v1.HistoryRequest\x1a\x1a.leased.v1.HistoryResponse\x12R\n" +
@@ -3437,7 +3807,7 @@ func file_leased_v1_lease_proto_rawDescGZIP() []byte {
 	return file_leased_v1_lease_proto_rawDescData
 }
 
-var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_leased_v1_lease_proto_goTypes = []any{
 	(*OpenSessionRequest)(nil),    // 0: leased.v1.OpenSessionRequest
 	(*OpenSessionResponse)(nil),   // 1: leased.v1.OpenSessionResponse
@@ -3457,99 +3827,111 @@ var file_leased_v1_lease_proto_goTypes = []any{
 	(*Party)(nil),                 // 15: leased.v1.Party
 	(*ListRequest)(nil),           // 16: leased.v1.ListRequest
 	(*ListResponse)(nil),          // 17: leased.v1.ListResponse
-	(*WatchRequest)(nil),          // 18: leased.v1.WatchRequest
-	(*Event)(nil),                 // 19: leased.v1.Event
-	(*BreakRequest)(nil),          // 20: leased.v1.BreakRequest
-	(*BreakResponse)(nil),         // 21: leased.v1.BreakResponse
-	(*HistoryRequest)(nil),        // 22: leased.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 23: leased.v1.HistoryResponse
-	(*HistoryEvent)(nil),          // 24: leased.v1.HistoryEvent
-	(*ReportRefusalRequest)(nil),  // 25: leased.v1.ReportRefusalRequest
-	(*ReportRefusalResponse)(nil), // 26: leased.v1.ReportRefusalResponse
-	(*OverviewRequest)(nil),       // 27: leased.v1.OverviewRequest
-	(*OverviewResponse)(nil),      // 28: leased.v1.OverviewResponse
-	(*LockOverview)(nil),          // 29: leased.v1.LockOverview
-	(*SessionRequest)(nil),        // 30: leased.v1.SessionRequest
-	(*Operation)(nil),             // 31: leased.v1.Operation
-	(*OpenCall)(nil),              // 32: leased.v1.OpenCall
-	(*AttachCall)(nil),            // 33: leased.v1.AttachCall
-	(*AcquireCall)(nil),           // 34: leased.v1.AcquireCall
-	(*HeldLease)(nil),             // 35: leased.v1.HeldLease
-	(*RenewCall)(nil),             // 36: leased.v1.RenewCall
-	(*ReleaseCall)(nil),           // 37: leased.v1.ReleaseCall
-	(*CloseCall)(nil),             // 38: leased.v1.CloseCall
-	(*SessionResponse)(nil),       // 39: leased.v1.SessionResponse
-	(*Answer)(nil),                // 40: leased.v1.Answer
-	(*Hold)(nil),                  // 41: leased.v1.Hold
-	(*Notice)(nil),                // 42: leased.v1.Notice
-	(*Error)(nil),                 // 43: leased.v1.Error
-	nil,                           // 44: leased.v1.AcquireRequest.MetadataEntry
-	nil,                           // 45: leased.v1.Party.MetadataEntry
-	nil,                           // 46: leased.v1.AcquireCall.MetadataEntry
-	nil,                           // 47: leased.v1.HeldLease.MetadataEntry
+	(*WatchSessionRequest)(nil),   // 18: leased.v1.WatchSessionRequest
+	(*SessionEvent)(nil),          // 19: leased.v1.SessionEvent
+	(*WatchRequest)(nil),          // 20: leased.v1.WatchRequest
+	(*Event)(nil),                 // 21: leased.v1.Event
+	(*BreakRequest)(nil),          // 22: leased.v1.BreakRequest
+	(*BreakResponse)(nil),         // 23: leased.v1.BreakResponse
+	(*HistoryRequest)(nil),        // 24: leased.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 25: leased.v1.HistoryResponse
+	(*HistoryEvent)(nil),          // 26: leased.v1.HistoryEvent
+	(*ReportRefusalRequest)(nil),  // 27: leased.v1.ReportRefusalRequest
+	(*ReportRefusalResponse)(nil), // 28: leased.v1.ReportRefusalResponse
+	(*OverviewRequest)(nil),       // 29: leased.v1.OverviewRequest
+	(*OverviewResponse)(nil),      // 30: leased.v1.OverviewResponse
+	(*LockOverview)(nil),          // 31: leased.v1.LockOverview
+	(*SessionRequest)(nil),        // 32: leased.v1.SessionRequest
+	(*Operation)(nil),             // 33: leased.v1.Operation
+	(*OpenCall)(nil),              // 34: leased.v1.OpenCall
+	(*AttachCall)(nil),            // 35: leased.v1.AttachCall
+	(*AcquireCall)(nil),           // 36: leased.v1.AcquireCall
+	(*HeldLease)(nil),             // 37: leased.v1.HeldLease
+	(*RenewCall)(nil),             // 38: leased.v1.RenewCall
+	(*UpdateCall)(nil),            // 39: leased.v1.UpdateCall
+	(*ReleaseCall)(nil),           // 40: leased.v1.ReleaseCall
+	(*CloseCall)(nil),             // 41: leased.v1.CloseCall
+	(*SessionResponse)(nil),       // 42: leased.v1.SessionResponse
+	(*Answer)(nil),                // 43: leased.v1.Answer
+	(*Hold)(nil),                  // 44: leased.v1.Hold
+	(*Notice)(nil),                // 45: leased.v1.Notice
+	(*Error)(nil),                 // 46: leased.v1.Error
+	nil,                           // 47: leased.v1.AcquireRequest.MetadataEntry
+	nil,                           // 48: leased.v1.RenewRequest.MetadataEntry
+	nil,                           // 49: leased.v1.Party.MetadataEntry
+	nil,                           // 50: leased.v1.AcquireCall.MetadataEntry
+	nil,                           // 51: leased.v1.HeldLease.MetadataEntry
+	nil,                           // 52: leased.v1.UpdateCall.MetadataEntry
 }
 var file_leased_v1_lease_proto_depIdxs = []int32{
-	44, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
-	14, // 1: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
-	15, // 2: leased.v1.Lock.holders:type_name -> leased.v1.Party
-	15, // 3: leased.v1.Lock.waiters:type_name -> leased.v1.Party
-	45, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
-	14, // 5: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
-	15, // 6: leased.v1.Event.party:type_name -> leased.v1.Party
-	24, // 7: leased.v1.HistoryResponse.events:type_name -> leased.v1.HistoryEvent
-	15, // 8: leased.v1.HistoryEvent.party:type_name -> leased.v1.Party
-	29, // 9: leased.v1.OverviewResponse.locks:type_name -> leased.v1.LockOverview
-	14, // 10: leased.v1.LockOverview.lock:type_name -> leased.v1.Lock
-	31, // 11: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
-	32, // 12: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
-	33, // 13: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
-	34, // 14: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
-	36, // 15: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
-	37, // 16: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
-	38, // 17: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
-	46, // 18: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
-	47, // 19: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
-	35, // 20: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
-	35, // 21: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
-	40, // 22: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
-	42, // 23: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
-	43, // 24: leased.v1.Answer.error:type_name -> leased.v1.Error
-	41, // 25: leased.v1.Answer.holds:type_name -> leased.v1.Hold
-	42, // 26: leased.v1.Answer.lost:type_name -> leased.v1.Notice
-	43, // 27: leased.v1.Notice.lost:type_name -> leased.v1.Error
-	0,  // 28: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
-	2,  // 29: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
-	4,  // 30: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
-	6,  // 31: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
-	8,  // 32: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
-	10, // 33: leased.v1.LeaseService.Sign:input_type -> leased.v1.SignRequest
-	12, // 34: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
-	16, // 35: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
-	18, // 36: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
-	20, // 37: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
-	22, // 38: leased.v1.LeaseService.History:input_type -> leased.v1.HistoryRequest
-	25, // 39: leased.v1.LeaseService.ReportRefusal:input_type -> leased.v1.ReportRefusalRequest
-	27, // 40: leased.v1.LeaseService.Overview:input_type -> leased.v1.OverviewRequest
-	30, // 41: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
-	1,  // 42: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
-	3,  // 43: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
-	5,  // 44: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
-	7,  // 45: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
-	9,  // 46: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
-	11, // 47: leased.v1.LeaseService.Sign:output_type -> leased.v1.SignResponse
-	13, // 48: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
-	17, // 49: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
-	19, // 50: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
-	21, // 51: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
-	23, // 52: leased.v1.LeaseService.History:output_type -> leased.v1.HistoryResponse
-	26, // 53: leased.v1.LeaseService.ReportRefusal:output_type -> leased.v1.ReportRefusalResponse
-	28, // 54: leased.v1.LeaseService.Overview:output_type -> leased.v1.OverviewResponse
-	39, // 55: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
-	42, // [42:56] is the sub-list for method output_type
-	28, // [28:42] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	47, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
+	48, // 1: leased.v1.RenewRequest.metadata:type_name -> leased.v1.RenewRequest.MetadataEntry
+	14, // 2: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
+	15, // 3: leased.v1.Lock.holders:type_name -> leased.v1.Party
+	15, // 4: leased.v1.Lock.waiters:type_name -> leased.v1.Party
+	49, // 5: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
+	14, // 6: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
+	46, // 7: leased.v1.SessionEvent.error:type_name -> leased.v1.Error
+	15, // 8: leased.v1.Event.party:type_name -> leased.v1.Party
+	26, // 9: leased.v1.HistoryResponse.events:type_name -> leased.v1.HistoryEvent
+	15, // 10: leased.v1.HistoryEvent.party:type_name -> leased.v1.Party
+	31, // 11: leased.v1.OverviewResponse.locks:type_name -> leased.v1.LockOverview
+	14, // 12: leased.v1.LockOverview.lock:type_name -> leased.v1.Lock
+	33, // 13: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
+	34, // 14: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
+	35, // 15: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
+	36, // 16: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
+	38, // 17: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
+	40, // 18: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
+	41, // 19: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
+	39, // 20: leased.v1.Operation.update:type_name -> leased.v1.UpdateCall
+	50, // 21: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
+	51, // 22: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
+	37, // 23: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
+	52, // 24: leased.v1.UpdateCall.metadata:type_name -> leased.v1.UpdateCall.MetadataEntry
+	37, // 25: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
+	43, // 26: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
+	45, // 27: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
+	46, // 28: leased.v1.Answer.error:type_name -> leased.v1.Error
+	44, // 29: leased.v1.Answer.holds:type_name -> leased.v1.Hold
+	45, // 30: leased.v1.Answer.lost:type_name -> leased.v1.Notice
+	46, // 31: leased.v1.Notice.lost:type_name -> leased.v1.Error
+	15, // 32: leased.v1.Error.held_by:type_name -> leased.v1.Party
+	0,  // 33: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
+	2,  // 34: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
+	4,  // 35: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
+	6,  // 36: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
+	8,  // 37: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
+	10, // 38: leased.v1.LeaseService.Sign:input_type -> leased.v1.SignRequest
+	12, // 39: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
+	16, // 40: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
+	18, // 41: leased.v1.LeaseService.WatchSession:input_type -> leased.v1.WatchSessionRequest
+	20, // 42: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
+	22, // 43: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
+	24, // 44: leased.v1.LeaseService.History:input_type -> leased.v1.HistoryRequest
+	27, // 45: leased.v1.LeaseService.ReportRefusal:input_type -> leased.v1.ReportRefusalRequest
+	29, // 46: leased.v1.LeaseService.Overview:input_type -> leased.v1.OverviewRequest
+	32, // 47: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
+	1,  // 48: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
+	3,  // 49: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
+	5,  // 50: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
+	7,  // 51: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
+	9,  // 52: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
+	11, // 53: leased.v1.LeaseService.Sign:output_type -> leased.v1.SignResponse
+	13, // 54: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
+	17, // 55: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
+	19, // 56: leased.v1.LeaseService.WatchSession:output_type -> leased.v1.SessionEvent
+	21, // 57: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
+	23, // 58: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
+	25, // 59: leased.v1.LeaseService.History:output_type -> leased.v1.HistoryResponse
+	28, // 60: leased.v1.LeaseService.ReportRefusal:output_type -> leased.v1.ReportRefusalResponse
+	30, // 61: leased.v1.LeaseService.Overview:output_type -> leased.v1.OverviewResponse
+	42, // 62: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
+	48, // [48:63] is the sub-list for method output_type
+	33, // [33:48] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_lease_proto_init() }
@@ -3557,14 +3939,15 @@ func file_leased_v1_lease_proto_init() {
 	if File_leased_v1_lease_proto != nil {
 		return
 	}
-	file_leased_v1_lease_proto_msgTypes[18].OneofWrappers = []any{}
-	file_leased_v1_lease_proto_msgTypes[31].OneofWrappers = []any{
+	file_leased_v1_lease_proto_msgTypes[20].OneofWrappers = []any{}
+	file_leased_v1_lease_proto_msgTypes[33].OneofWrappers = []any{
 		(*Operation_Open)(nil),
 		(*Operation_Attach)(nil),
 		(*Operation_Acquire)(nil),
 		(*Operation_Renew)(nil),
 		(*Operation_Release)(nil),
 		(*Operation_Close)(nil),
+		(*Operation_Update)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3572,7 +3955,7 @@ func file_leased_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_lease_proto_rawDesc), len(file_leased_v1_lease_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

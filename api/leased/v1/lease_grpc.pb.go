@@ -41,6 +41,7 @@ const (
 	LeaseService_Sign_FullMethodName          = "/leased.v1.LeaseService/Sign"
 	LeaseService_Inspect_FullMethodName       = "/leased.v1.LeaseService/Inspect"
 	LeaseService_List_FullMethodName          = "/leased.v1.LeaseService/List"
+	LeaseService_WatchSession_FullMethodName  = "/leased.v1.LeaseService/WatchSession"
 	LeaseService_Watch_FullMethodName         = "/leased.v1.LeaseService/Watch"
 	LeaseService_Break_FullMethodName         = "/leased.v1.LeaseService/Break"
 	LeaseService_History_FullMethodName       = "/leased.v1.LeaseService/History"
@@ -85,6 +86,12 @@ type LeaseServiceClient interface {
 	// locks in efficiency mode from the Redis nodes. With mode "efficiency" it needs no
 	// leader.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// WatchSession streams the losses of a session, for a holder in correctness mode that
+	// must not poll, until the caller ends the call or the session ends. The first message
+	// has the tokens that the session holds. If the stream breaks, or its last line is an
+	// Error with a code such as "not-leader", call any member again and compare the
+	// tokens. Over HTTP each message is a line of JSON.
+	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SessionEvent], error)
 	// Watch streams the events of a lock, or of all locks with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
@@ -195,9 +202,28 @@ func (c *leaseServiceClient) List(ctx context.Context, in *ListRequest, opts ...
 	return out, nil
 }
 
+func (c *leaseServiceClient) WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SessionEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[0], LeaseService_WatchSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSessionRequest, SessionEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LeaseService_WatchSessionClient = grpc.ServerStreamingClient[SessionEvent]
+
 func (c *leaseServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[0], LeaseService_Watch_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[1], LeaseService_Watch_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +272,7 @@ func (c *leaseServiceClient) ReportRefusal(ctx context.Context, in *ReportRefusa
 
 func (c *leaseServiceClient) Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OverviewResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[1], LeaseService_Overview_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[2], LeaseService_Overview_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +291,7 @@ type LeaseService_OverviewClient = grpc.ServerStreamingClient[OverviewResponse]
 
 func (c *leaseServiceClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[2], LeaseService_Session_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[3], LeaseService_Session_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -312,6 +338,12 @@ type LeaseServiceServer interface {
 	// locks in efficiency mode from the Redis nodes. With mode "efficiency" it needs no
 	// leader.
 	List(context.Context, *ListRequest) (*ListResponse, error)
+	// WatchSession streams the losses of a session, for a holder in correctness mode that
+	// must not poll, until the caller ends the call or the session ends. The first message
+	// has the tokens that the session holds. If the stream breaks, or its last line is an
+	// Error with a code such as "not-leader", call any member again and compare the
+	// tokens. Over HTTP each message is a line of JSON.
+	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[SessionEvent]) error
 	// Watch streams the events of a lock, or of all locks with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
@@ -365,6 +397,9 @@ func (UnimplementedLeaseServiceServer) Inspect(context.Context, *InspectRequest)
 }
 func (UnimplementedLeaseServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedLeaseServiceServer) WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[SessionEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchSession not implemented")
 }
 func (UnimplementedLeaseServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -549,6 +584,17 @@ func _LeaseService_List_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_WatchSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSessionRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LeaseServiceServer).WatchSession(m, &grpc.GenericServerStream[WatchSessionRequest, SessionEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LeaseService_WatchSessionServer = grpc.ServerStreamingServer[SessionEvent]
+
 func _LeaseService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -685,6 +731,11 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchSession",
+			Handler:       _LeaseService_WatchSession_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Watch",
 			Handler:       _LeaseService_Watch_Handler,

@@ -19,8 +19,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// runbook is the document that describes the alerts, and whose commands TestRunbook runs.
-const runbook = "docs/OPERATIONS.md"
+// alertsPage is the document that describes the alerts.
+const alertsPage = "docs/ALERTS.md"
 
 // alertRule is a rule of deploy/prometheus/alerts.yaml.
 type alertRule struct {
@@ -72,7 +72,8 @@ func metricLabels(t *testing.T) map[string]string {
 	text, err := os.ReadFile(filepath.Join(root, "docs/METRICS.md"))
 	require.NoError(t, err)
 	known := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(leased_\\w+)` \\| (\\w+) \\| ([\\w, ]*) ?\\|").FindAllStringSubmatch(string(text), -1) {
+	rows := regexp.MustCompile("(?m)^\\| `(leased_\\w+)` \\| (\\w+) \\| ([\\w, ]*) ?\\|")
+	for _, row := range rows.FindAllStringSubmatch(string(text), -1) {
 		known[row[1]] = strings.TrimSpace(row[3])
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -93,7 +94,7 @@ func requireKnownMetrics(t *testing.T, known map[string]string, expression strin
 }
 
 // Each alert has a severity, a summary, a unit test in which it fires and one in which
-// it does not, and a section in the runbook, and uses documented metrics.
+// it does not, and a section in docs/ALERTS.md, and uses documented metrics.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	must(t, nil, "promtool", "check", "rules", filepath.Join(deploy, "prometheus/alerts.yaml"))
@@ -114,7 +115,7 @@ func TestAlertRules(t *testing.T) {
 			quiet[c.Name] = quiet[c.Name] || len(c.Alerts) == 0
 		}
 	}
-	page, err := os.ReadFile(filepath.Join(root, runbook))
+	page, err := os.ReadFile(filepath.Join(root, alertsPage))
 	require.NoError(t, err)
 	known := metricLabels(t)
 	var names []string
@@ -122,13 +123,15 @@ func TestAlertRules(t *testing.T) {
 		names = append(names, rule.Alert)
 		require.Contains(t, []string{"critical", "warning", "info"}, rule.Labels["severity"], rule.Alert)
 		require.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
-		require.True(t, strings.HasSuffix(rule.Annotations["runbook_url"], "/"+runbook+"#"+strings.ToLower(rule.Alert)), rule.Alert)
-		require.True(t, fires[rule.Alert] && quiet[rule.Alert], "%s needs a unit test in which it fires, and one in which it does not", rule.Alert)
-		require.Regexp(t, `(?s)\n### `+rule.Alert+`\n\n\w.{100}`, string(page), "the runbook has no paragraph about the alert")
+		require.True(t, strings.HasSuffix(rule.Annotations["runbook_url"], "/"+alertsPage+"#"+strings.ToLower(rule.Alert)),
+			rule.Alert)
+		require.True(t, fires[rule.Alert] && quiet[rule.Alert], "%s needs a unit test in which it fires, and one in which "+
+			"it does not", rule.Alert)
+		require.Regexp(t, `(?s)\n## `+rule.Alert+`\n\n\w.{100}`, string(page), "the page has no paragraph about the alert")
 		requireKnownMetrics(t, known, rule.Expr)
 	}
-	for _, heading := range regexp.MustCompile(`(?m)^### (Leased\w+)$`).FindAllStringSubmatch(string(page), -1) {
-		require.Contains(t, names, heading[1], "the runbook describes an alert that does not exist")
+	for _, heading := range regexp.MustCompile(`(?m)^## (Leased\w+)$`).FindAllStringSubmatch(string(page), -1) {
+		require.Contains(t, names, heading[1], "the page describes an alert that does not exist")
 	}
 }
 
@@ -175,10 +178,12 @@ func TestGrafanaDashboard(t *testing.T) {
 			requireKnownMetrics(t, known, target.Expr)
 			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", "leased").Replace(target.Expr)
 			require.NotContains(t, expr, "$", panel.Title)
-			rules.Groups[0].Rules = append(rules.Groups[0].Rules, alertRule{Record: fmt.Sprintf("panel:%d:%s", panel.ID, target.RefID), Expr: expr})
+			rules.Groups[0].Rules = append(rules.Groups[0].Rules,
+				alertRule{Record: fmt.Sprintf("panel:%d:%s", panel.ID, target.RefID), Expr: expr})
 		}
 	}
-	require.Equal(t, []string{"Overview", "Grants and waits", "Holders and losses", "Raft", "Redis", "Gates", "Process"}, rows)
+	require.Equal(t, []string{"Overview", "Grants and waits", "Holders and losses", "Raft", "Redis", "Gates", "Process"},
+		rows)
 	rules.write(t, filepath.Join(t.TempDir(), "dashboard.yaml"))
 }
 
@@ -215,7 +220,8 @@ func startPrometheus(t *testing.T, members []string) *prometheus {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	must(t, nil, "promtool", "check", "config", path)
 	p := &prometheus{t: t, addr: testserver.FreeAddr(t)}
-	start(t, nil, "prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr)
+	start(t, nil, "prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+p.addr)
 	eventually(t, func() bool { return curl(t, "http://"+p.addr+"/-/ready", "") == nil }, "for Prometheus")
 	return p
 }
@@ -283,5 +289,6 @@ func TestAlarms(t *testing.T) {
 
 	second := (first + 1) % 3
 	c.servers[second].signal(syscall.SIGKILL)
-	eventually(t, func() bool { return len(p.firing("LeasedNoLeader")) == 1 && len(p.firing("LeasedMemberDown")) == 2 }, "for LeasedNoLeader")
+	eventually(t, func() bool { return len(p.firing("LeasedNoLeader")) == 1 && len(p.firing("LeasedMemberDown")) == 2 },
+		"for LeasedNoLeader")
 }

@@ -84,7 +84,8 @@ func TestAuditRotation(t *testing.T) {
 func TestAuditOfUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	users, config, path := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "leased.yaml"), filepath.Join(dir, "audit.log")
+	users, config, path := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "leased.yaml"),
+		filepath.Join(dir, "audit.log")
 	must(t, nil, leased, "user", "add", "alice", "--users="+users, "--allow=acquire:jobs/*")
 	must(t, nil, leased, "user", "add", "bob", "--users="+users)
 	require.NoError(t, os.WriteFile(config, []byte("audit-file: "+path+"\nusers: "+users+"\n"), 0o600))
@@ -95,7 +96,8 @@ func TestAuditOfUsers(t *testing.T) {
 	must(t, nil, leased, "user", "add", "carol", "--users="+users)
 	p.signal(syscall.SIGHUP)
 	eventually(t, func() bool { return len(auditLines(t, path)) == 3 }, "for the lines")
-	for i, want := range []auditLine{{Event: "user-change", Subject: "alice"}, {Event: "user-add", Subject: "carol"}, {Event: "user-remove", Subject: "bob"}} {
+	for i, want := range []auditLine{{Event: "user-change", Subject: "alice"}, {Event: "user-add", Subject: "carol"},
+		{Event: "user-remove", Subject: "bob"}} {
 		line := auditLines(t, path)[i]
 		require.Equal(t, [2]string{want.Event, want.Subject}, [2]string{line.Event, line.Subject})
 		if want.Event == "user-change" {

@@ -17,7 +17,8 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
-	out := must(t, env, leased, "bench", "--work=own,contended,hold", "--workers=4", "--leases=40", "--duration=300ms", "--warm-up=50ms")
+	out := must(t, env, leased, "bench", "--work=own,contended,hold", "--workers=4", "--leases=40", "--duration=300ms",
+		"--warm-up=50ms")
 	require.Contains(t, out, "loading the cluster with 4 workers")
 	for _, work := range []string{"own", "contended", "hold"} {
 		require.Regexp(t, `(?m)^`+work+` +correctness +4 +1 +\d+ .*ms .* 0$`, out)
@@ -40,7 +41,8 @@ func TestBenchIsInterrupted(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	p := start(t, env, leased, "bench", "--work=hold", "--workers=2", "--leases=1000000")
-	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "list"), "bench/") }, "for a lock of the bench")
+	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "list"), "bench/") },
+		"for a lock of the bench")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 	require.Regexp(t, `(?m)^hold +correctness +2 +1 `, p.output.String())
@@ -59,7 +61,7 @@ func TestBenchIsRefused(t *testing.T) {
 	require.NotContains(t, out, "loading the cluster")
 	out = exits(t, 124, env, leased, "bench", "--prefix=load/", "--mode=efficiency")
 	require.Contains(t, out, "has mode correctness")
-	must(t, env, leased, "bench", "--prefix=load/", "--work=own", "--workers=2", "--duration=300ms")
+	must(t, env, leased, "bench", "--prefix=load/", "--work=own", "--workers=2", "--duration=3s")
 	out = exits(t, 2, env, leased, "bench", "--clients=20")
 	require.Contains(t, out, "--clients (20) must be between 1 and --workers (16)")
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 // trio is the three members in the help of serve, on other ports.
@@ -113,7 +113,8 @@ func TestKillEachMember(t *testing.T) {
 	dir := t.TempDir()
 	journal, counter := filepath.Join(dir, "journal"), filepath.Join(dir, "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
-	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s; echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
+	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s;
+		echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var jobs sync.WaitGroup
@@ -131,7 +132,7 @@ func TestKillEachMember(t *testing.T) {
 	for range 2 {
 		jobs.Go(func() {
 			for ctx.Err() == nil {
-				job := exec.Command(leased, "run", "shared-work", "-q", "--", "sh", "-c", work)
+				job := exec.Command(leased, "run", "shared-work", "-q", "--ttl=1m", "--", "sh", "-c", work)
 				job.Env = append(os.Environ(), c.env()...)
 				out, err := job.CombinedOutput()
 				if err != nil {
@@ -147,7 +148,8 @@ func TestKillEachMember(t *testing.T) {
 		mu.Lock()
 		before := done
 		mu.Unlock()
-		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return done >= before+3 || t.Failed() }, "for the jobs to continue")
+		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return done >= before+3 || t.Failed() },
+			"for the jobs to continue")
 	}
 	progress()
 	first := c.leader()
@@ -252,7 +254,8 @@ func TestClusterWithTLS(t *testing.T) {
 	}
 	client := a.flags("client")
 	eventually(t, func() bool {
-		_, code := call(t, c.env(), append([]string{leased, "run", "nightly", "--wait=5s"}, append(client, "--", "true")...)...)
+		_, code := call(t, c.env(), append([]string{leased, "run", "nightly", "--wait=5s"},
+			append(client, "--", "true")...)...)
 		return code == 0
 	}, "for a lock")
 	eventually(t, func() bool { // the first may be there before the others have joined
@@ -291,7 +294,8 @@ func TestMembersChange(t *testing.T) {
 
 	// A new folder with the old id has no record of the votes.
 	api := testserver.FreeAddr(t)
-	fresh := []string{leased, "serve", "--data=" + t.TempDir() + "/new", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--join=" + strings.Join(c.apis, ",")}
+	fresh := []string{leased, "serve", "--data=" + t.TempDir() + "/new", "--listen=" + api, "--raft-listen=127.0.0.1:0",
+		"--join=" + strings.Join(c.apis, ",")}
 	out, code := call(t, nil, append(fresh, "--id="+name)...)
 	require.NotZero(t, code)
 	require.Contains(t, out, "leased cluster remove "+name)

@@ -19,7 +19,8 @@ func TestPolicyCommands(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
-	require.Contains(t, must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s"), "locks job/* have mode correctness")
+	require.Contains(t, must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s"),
+		"locks job/* have mode correctness")
 	require.Regexp(t, `job/\* +correctness +42s`, must(t, env, leased, "policy", "show"))
 	require.Contains(t, must(t, env, leased, "acquire", "job/1", "--output=json"), `"ttl": "42s"`)
 	require.Contains(t, must(t, env, leased, "policy", "delete", "job/*"), "deleted the policy of job/*")
@@ -54,7 +55,8 @@ func TestAcquireIsInterrupted(t *testing.T) {
 	env := endpoint(api)
 	tokenOf(t, env, "job/1", "--ttl=1m")
 	p := start(t, env, leased, "acquire", "job/1", "--wait=1m")
-	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "inspect", "job/1"), "waiter 1") }, "for a waiter")
+	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "inspect", "job/1"), "waiter 1") },
+		"for a waiter")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 }
@@ -64,7 +66,8 @@ func TestClusterJoin(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
 	other := testserver.FreeAddr(t)
-	start(t, nil, leased, "serve", "--id=two", "--data="+filepath.Join(t.TempDir(), "two"), "--listen="+other, "--raft-listen=127.0.0.1:0",
+	start(t, nil, leased, "serve", "--id=two", "--data="+filepath.Join(t.TempDir(), "two"), "--listen="+other,
+		"--raft-listen=127.0.0.1:0",
 		"--join=127.0.0.1:1").says("waiting to form a cluster")
 	out, code := call(t, endpoint(other), leased, "cluster", "join", "127.0.0.1:1")
 	require.Equal(t, 122, code, out)
@@ -117,7 +120,8 @@ func TestCommandsOnSingleMember(t *testing.T) {
 		require.Equal(t, 2, code, "%v: %s", args, out)
 		require.Contains(t, out, want)
 	}
-	require.Contains(t, must(t, env, leased, "cluster", "status", "--output=json"), `"generation": 1`, "the member has lost leadership")
+	require.Contains(t, must(t, env, leased, "cluster", "status", "--output=json"), `"generation": 1`,
+		"the member has lost leadership")
 }
 
 // Every command that prints something supports --output json.
@@ -129,8 +133,10 @@ func TestJSONOfEveryCommand(t *testing.T) {
 	token := tokenOf(t, env, "job/1", "--ttl=1m")
 	other := tokenOf(t, env, "job/2", "--ttl=1m")
 	for _, args := range [][]string{
-		{"inspect", "job/1"}, {"list"}, {"renew", "job/1", "--token=" + token}, {"release", "job/1", "--token=" + token}, {"break", "job/2", "--token=" + other},
-		{"policy", "set", "job/*", "--mode=correctness"}, {"policy", "show"}, {"policy", "delete", "job/*"}, {"cluster", "status"},
+		{"inspect", "job/1"}, {"list"}, {"renew", "job/1", "--token=" + token}, {"release", "job/1", "--token=" + token},
+		{"break", "job/2", "--token=" + other},
+		{"policy", "set", "job/*", "--mode=correctness"}, {"policy", "show"}, {"policy", "delete", "job/*"},
+		{"cluster", "status"},
 		{"snapshot", "save", file}, {"snapshot", "inspect", file}, {"snapshot", "restore", file, "--yes"}, {"version"},
 	} {
 		out := must(t, env, append(append([]string{leased}, args...), "--output=json")...)

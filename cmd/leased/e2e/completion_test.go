@@ -35,7 +35,7 @@ func TestCompletion(t *testing.T) {
 		{"acquire x --mode |", []string{"efficiency", "correctness"}, nil},
 		{"list --mode c", []string{"correctness"}, nil},
 		{"policy set j", []string{"job/*"}, nil},
-		{"gate ddl --dialect |", []string{"postgres", "mysql", "sqlite"}, nil},
+		{"gate ddl --dialect |", []string{"postgres", "mysql", "sqlite", "kubernetes"}, nil},
 		{"serve --log-level |", []string{"debug", "error"}, nil},
 		{"user remove --users=" + users + " |", []string{"alice"}, nil},
 		{"user secret remove --users=" + users + " |", []string{"alice"}, nil},

@@ -52,7 +52,8 @@ func readDeployed(t *testing.T, path string) string {
 func imageEnv(t *testing.T) []string {
 	t.Helper()
 	var env []string
-	for _, line := range regexp.MustCompile(`(?m)^ENV (\S+)$`).FindAllStringSubmatch(readDeployed(t, "Containerfile"), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^ENV (\S+)$`).FindAllStringSubmatch(readDeployed(t, "Containerfile"),
+		-1) {
 		env = append(env, line[1])
 	}
 	require.Len(t, env, 2)
@@ -86,8 +87,9 @@ func TestDeployedSettingsAreValid(t *testing.T) {
 		require.Contains(t, out, `tls-clients: true # LEASED_TLS_CLIENTS`)
 		require.Contains(t, out, `redis: ["redis1:6379", "redis2:6379", "redis3:6379"] # LEASED_REDIS`)
 		require.Equal(t, "service_completed_successfully", service.Depends["certs"].Condition)
-		require.Contains(t, service.Volumes, any(map[string]any{"type": "volume", "source": "tls", "target": "/tls", "read_only": true,
-			"volume": map[string]any{"subpath": name}}), "a member sees its own key only")
+		require.Contains(t, service.Volumes,
+			any(map[string]any{"type": "volume", "source": "tls", "target": "/tls", "read_only": true,
+				"volume": map[string]any{"subpath": name}}), "a member sees its own key only")
 	}
 }
 
@@ -111,12 +113,14 @@ func TestComposedServiceRuns(t *testing.T) {
 	here := strings.NewReplacer(addresses...)
 	for _, name := range []string{"redis1", "redis2", "redis3"} {
 		_, port, _ := strings.Cut(here.Replace(name+":6379"), ":")
-		start(t, nil, append(slices.Clone(compose.Services[name].Command), "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir())...)
+		start(t, nil, append(slices.Clone(compose.Services[name].Command), "--port", port, "--bind", "127.0.0.1", "--dir",
+			t.TempDir())...)
 	}
 	envs := map[string][]string{}
 	for _, name := range nodes {
 		own := strings.NewReplacer("0.0.0.0:7420", here.Replace(name+":7420"), "0.0.0.0:7421", here.Replace(name+":7421"),
-			"127.0.0.1:7422", testserver.FreeAddr(t), "/tls/", filepath.Join(dir, name)+"/", "/var/lib/leased", t.TempDir()+"/data")
+			"127.0.0.1:7422", testserver.FreeAddr(t), "/tls/", filepath.Join(dir, name)+"/", "/var/lib/leased",
+			t.TempDir()+"/data")
 		for _, variable := range compose.Services[name].environment(t) {
 			envs[name] = append(envs[name], here.Replace(own.Replace(variable)))
 		}
@@ -128,11 +132,14 @@ func TestComposedServiceRuns(t *testing.T) {
 		require.Contains(t, must(t, envs[name], append([]string{leased}, check[2:]...)...), ": ok")
 	}
 	require.Contains(t, must(t, envs["node1"], leased, "cluster", "status"), here.Replace("node3:7420"))
-	client := []string{"LEASED_ENDPOINT=" + here.Replace("node1:7420,node2:7420,node3:7420"), "LEASED_TLS_CA=" + filepath.Join(dir, "client", "ca.pem"),
-		"LEASED_TLS_CERT=" + filepath.Join(dir, "client", "cert.pem"), "LEASED_TLS_KEY=" + filepath.Join(dir, "client", "key.pem")}
+	client := []string{"LEASED_ENDPOINT=" + here.Replace("node1:7420,node2:7420,node3:7420"), "LEASED_CLIENT_TLS_CA=" +
+		filepath.Join(dir, "client", "ca.pem"),
+		"LEASED_CLIENT_TLS_CERT=" + filepath.Join(dir, "client", "cert.pem"), "LEASED_CLIENT_TLS_KEY=" +
+			filepath.Join(dir, "client", "key.pem")}
 	must(t, client, leased, "run", "nightly", "--", "true")
 	must(t, client, leased, "policy", "set", "report/*", "--mode", "efficiency")
-	require.Contains(t, must(t, client, leased, "run", "report/may", "--", "sh", "-c", "echo token $LEASED_TOKEN"), "token ")
+	require.Contains(t, must(t, client, leased, "run", "report/may", "--", "sh", "-c", "echo token $LEASED_TOKEN"),
+		"token ")
 }
 
 // leased certs makes certificates with which a member serves and a client calls it.
@@ -142,10 +149,12 @@ func TestCertificatesWork(t *testing.T) {
 	out := must(t, nil, leased, "certs", "--dir="+dir, "--member=one", "--client=alice")
 	require.Contains(t, out, "tls-key: "+filepath.Join(dir, "one", "key.pem"))
 	flags := func(name string) []string {
-		return []string{"--tls-ca=" + filepath.Join(dir, name, "ca.pem"), "--tls-cert=" + filepath.Join(dir, name, "cert.pem"), "--tls-key=" + filepath.Join(dir, name, "key.pem")}
+		return []string{"--tls-ca=" + filepath.Join(dir, name, "ca.pem"), "--tls-cert=" +
+			filepath.Join(dir, name, "cert.pem"), "--tls-key=" + filepath.Join(dir, name, "key.pem")}
 	}
 	api, probe := testserver.FreeAddr(t), testserver.FreeAddr(t)
-	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
+	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
+		"--raft-listen=127.0.0.1:0",
 		"--probe-listen=" + probe, "--bootstrap-expect=1", "--tls-clients"}, flags("one")...)...)
 	p.says(leads)
 	must(t, endpoint(api), append(append([]string{leased, "run", "nightly"}, flags("alice")...), "--", "true")...)

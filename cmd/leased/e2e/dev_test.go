@@ -21,7 +21,8 @@ import (
 func dev(t *testing.T, data string, args ...string) (*process, string) {
 	t.Helper()
 	api := testserver.FreeAddr(t)
-	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"}, args...)...)
+	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"},
+		args...)...)
 	p.says("Ctrl-C stops everything")
 	t.Cleanup(func() { // the Redis servers write to the folder until they exit
 		p.signal(syscall.SIGINT)
@@ -57,12 +58,15 @@ func TestDevPrintsWorkingCommands(t *testing.T) {
 		}
 	}
 	require.Len(t, printed, 5, p.output.String())
-	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `the gate refused its late write`, `account/7`, `alice  is rejected: stale fencing token`}
+	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `the gate refused its late write`,
+		`account/7`, `alice  is rejected: stale fencing token`}
 	for i, command := range printed {
 		require.Regexp(t, want[i], must(t, nil, "sh", "-c", strings.Replace(command, "--duration 2m", "--duration 8s", 1)))
+		if i == 1 {
+			require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
+		}
 	}
 	require.Contains(t, p.output.String(), "Dashboard: http://"+api+"/\n")
-	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
 }
 
 // curl and the command line acquire, renew and release the same locks.
@@ -84,7 +88,8 @@ func TestDevWithCurlAndCommands(t *testing.T) {
 	require.NoError(t, err)
 
 	var taken answer
-	require.NoError(t, json.Unmarshal([]byte(must(t, env, leased, "acquire", "account/7", "--ttl=1m", "--output=json")), &taken))
+	require.NoError(t, json.Unmarshal([]byte(must(t, env, leased, "acquire", "account/7", "--ttl=1m", "--output=json")),
+		&taken))
 	require.Greater(t, taken.Token, got.Token)
 	refused, err := post(t, api, "Acquire", `{"resource":"account/7"}`)
 	require.Error(t, err)
@@ -135,7 +140,8 @@ func TestDevWithoutRedis(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	api := testserver.FreeAddr(t)
-	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
+	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api,
+		"--raft-listen=127.0.0.1:0")
 	p.says("efficiency mode: off: redis-server is not installed; on Debian or Ubuntu: apt-get install redis-server")
 	p.says("Ctrl-C stops everything")
 	defer func() { p.signal(syscall.SIGINT); p.code() }()
@@ -148,7 +154,8 @@ func TestDevLocksItsFolder(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "dev")
 	_, api := dev(t, data)
-	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+testserver.FreeAddr(t), "--raft-listen=127.0.0.1:0")
+	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+testserver.FreeAddr(t),
+		"--raft-listen=127.0.0.1:0")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "is in use by another `leased dev`")
 	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")

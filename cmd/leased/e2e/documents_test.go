@@ -39,7 +39,8 @@ func TestDocumentedCommandsExist(t *testing.T) {
 					continue
 				}
 				command, _, _ = strings.Cut(command, " > ")
-				out, code := call(t, []string{"PATH=" + filepath.Dir(leased) + ":" + os.Getenv("PATH")}, "sh", "-c", command+" --help")
+				out, code := call(t, []string{"PATH=" + filepath.Dir(leased) + ":" + os.Getenv("PATH")}, "sh", "-c",
+					command+" --help")
 				require.Zero(t, code, "%s: %s: %s", path, command, out)
 				require.NotContains(t, out, "Available Commands:", "%s: %s", path, command)
 				seen++

@@ -34,7 +34,8 @@ func TestNewerFormatsAreNamed(t *testing.T) {
 	require.NoError(t, server.HSet(t.Context(), keys[0], "format", "2").Err())
 	eventually(t, func() bool {
 		out, _ := call(t, env, leased, "redis", "status")
-		return strings.Contains(out, nodes[0].Addr+" does not vote: the state of the Redis node has format version 2, and "+readsVersion2)
+		return strings.Contains(out,
+			nodes[0].Addr+" does not vote: the state of the Redis node has format version 2, and "+readsVersion2)
 	}, "for the status of the node")
 	take(t, api, "report/1") // two nodes are a quorum
 
@@ -42,14 +43,17 @@ func TestNewerFormatsAreNamed(t *testing.T) {
 	must(t, env, leased, "snapshot", "save", saved)
 	text, err := os.ReadFile(saved)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(saved, bytes.Replace(text, []byte("leased snapshot 1\n"), []byte("leased snapshot 2\n"), 1), 0o600))
-	require.Contains(t, exits(t, 1, env, leased, "snapshot", "inspect", saved), "the file of a saved snapshot has format version 2, and "+readsVersion2)
+	require.NoError(t, os.WriteFile(saved, bytes.Replace(text, []byte("leased snapshot 1\n"),
+		[]byte("leased snapshot 2\n"), 1), 0o600))
+	require.Contains(t, exits(t, 1, env, leased, "snapshot", "inspect", saved),
+		"the file of a saved snapshot has format version 2, and "+readsVersion2)
 
 	require.Contains(t, p.output.String(), leads)
 	data := filepath.Join(t.TempDir(), "newer")
 	require.NoError(t, os.MkdirAll(data, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(data, "member.json"), []byte(`{"format":2,"id":"one"}`), 0o600))
-	out, code := call(t, nil, leased, "serve", "--id=one", "--data="+data, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
+	out, code := call(t, nil, leased, "serve", "--id=one", "--data="+data, "--listen=127.0.0.1:0",
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
 	require.Equal(t, 1, code, out)
 	require.Contains(t, out, "the data folder has format version 2, and "+readsVersion2)
 }

@@ -97,7 +97,8 @@ func TestGateResetPrintsSQL(t *testing.T) {
 
 	stale := granted(t, api, "orders/42")
 	require.Error(t, fence(stale), "the resource is closed")
-	code, text, stderr := runApart(t, "gate", "reset", "orders/42", "--dialect", "sqlite", "--mark", absurd.String(), "--endpoint", api)
+	code, text, stderr := runApart(t, "gate", "reset", "orders/42", "--dialect", "sqlite", "--mark", absurd.String(),
+		"--endpoint", api)
 	require.Zero(t, code, stderr)
 	require.NoError(t, run(text))
 	require.Error(t, run(text), "the mark has changed")

@@ -43,13 +43,26 @@ func TestGateDDL(t *testing.T) {
 		code, out, _ := runApart(t, "gate", "ddl", "--dialect", dialect)
 		require.Zero(t, code)
 		require.Contains(t, out, "leased_marks", dialect)
-		code, out, _ = runApart(t, "gate", "ddl", "--dialect", dialect, "--guard-table", "orders", "--guard-column", "id", "--guard-prefix", "orders/")
+		code, out, _ = runApart(t, "gate", "ddl", "--dialect", dialect, "--guard-table", "orders", "--guard-column", "id",
+			"--guard-prefix", "orders/")
 		require.Zero(t, code)
 		require.Contains(t, out, "leased_guard", dialect)
 	}
+	code, out, _ := runApart(t, "gate", "ddl", "--dialect", "kubernetes",
+		"--guard-user", "system:serviceaccount:shop:widgets",
+		"--max-jump", "5000000000")
+	require.Zero(t, code)
+	for _, want := range []string{"ValidatingAdmissionPolicyBinding", ` == "system:serviceaccount:shop:widgets"`,
+		"<= 5000000000"} {
+		require.Contains(t, out, want)
+	}
 	for want, args := range map[string][]string{
 		"--dialect is required":               nil,
-		"use postgres, mysql or sqlite":       {"--dialect", "oracle"},
+		"mysql or sqlite, or kubernetes":      {"--dialect", "oracle"},
+		"is for --dialect kubernetes":         {"--dialect", "sqlite", "--guard-user", "widgets"},
+		"takes only --guard-user":             {"--dialect", "kubernetes", "--guard-table", "orders"},
+		"is not the name of a user":           {"--dialect", "kubernetes", "--guard-user", `a"b`},
+		"the bound 9007199254740992":          {"--dialect", "kubernetes", "--max-jump", "9007199254740992"},
 		"must be given together":              {"--dialect", "sqlite", "--guard-table", "orders"},
 		"is not a valid table or column name": {"--dialect", "sqlite", "--guard-table", "or;ders", "--guard-column", "id"},
 		"unknown flag: --dialekt; see `le":    {"--dialekt", "sqlite"},
@@ -64,7 +77,8 @@ func TestGateDDL(t *testing.T) {
 func TestGateProxyFlags(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal.db")
-	good := []string{"--upstream", "http://127.0.0.1:1", "--journal", journal, "--resource-path", "/orders/{id}=orders/{id}"}
+	good := []string{"--upstream", "http://127.0.0.1:1", "--journal", journal,
+		"--resource-path", "/orders/{id}=orders/{id}"}
 	for want, args := range map[string][]string{
 		"--upstream is required":              {"--journal", journal},
 		"is not an http or https URL":         {"--upstream", "localhost:80", "--journal", journal},
@@ -103,7 +117,8 @@ type gateProxy struct {
 
 func startProxy(t *testing.T, upstream, journal string) *gateProxy {
 	t.Helper()
-	cmd := exec.Command(leased, "gate", "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream,
+	cmd := exec.Command(leased, "gate", "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--upstream", upstream,
 		"--journal", journal, "--resource-path", "/orders/{id}=orders/{id}")
 	cmd.Stderr = io.Discard
 	stdout, err := cmd.StdoutPipe()

@@ -57,7 +57,8 @@ func TestGoldenDataFolder(t *testing.T) {
 func serveFolder(t *testing.T, data, kind string) (*process, string) {
 	t.Helper()
 	api := testserver.FreeAddr(t)
-	p := start(t, nil, leased, "serve", "--id=one", "--data="+data, "--listen="+api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1", "--log-store="+kind)
+	p := start(t, nil, leased, "serve", "--id=one", "--data="+data, "--listen="+api, "--raft-listen=127.0.0.1:0",
+		"--bootstrap-expect=1", "--log-store="+kind)
 	healthy(t, api)
 	return p, api
 }
@@ -103,7 +104,8 @@ func pack(t *testing.T, dir string) []byte {
 			return err
 		}
 		used := bytes.TrimRight(data, "\x00")
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: int64(len(used)), ModTime: time.Unix(0, 0),
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: int64(len(used)),
+			ModTime:    time.Unix(0, 0),
 			PAXRecords: map[string]string{sizeRecord: strconv.Itoa(len(data))}}); err != nil {
 			return err
 		}

@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	leased = filepath.Join(dir, "leased")
-	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", leased, "..")...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	testserver.Patient()
 	code := 1
-	if err := build.Run(); err == nil {
+	if leased, err = testserver.BuildLeased(dir, buildFlags...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
 		flag.Parse()
 		_ = flag.Set("test.parallel", parallel)
 		code = m.Run()
@@ -198,7 +198,8 @@ func endpoint(addresses ...string) []string {
 func single(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	api := testserver.FreeAddr(t)
-	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=" + api,
+	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"),
+		"--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)...)
 	healthy(t, api)
 	return p, api
@@ -208,7 +209,8 @@ func single(t *testing.T, args ...string) (*process, string) {
 func healthy(t *testing.T, apis ...string) {
 	t.Helper()
 	for _, api := range apis {
-		eventually(t, func() bool { return curl(t, "http://"+api+"/readyz", "") == nil }, "for the API at %s to be healthy", api)
+		eventually(t, func() bool { return curl(t, "http://"+api+"/readyz", "") == nil }, "for the API at %s to be healthy",
+			api)
 	}
 }
 

@@ -74,8 +74,10 @@ func TestZeroDurations(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	for _, args := range [][]string{
-		{"run", "a", "--ttl=0s", "--", "true"}, {"run", "a", "--ttl=-1s", "--", "true"}, {"run", "a", "--wait=0s", "--", "true"},
-		{"acquire", "a", "--ttl=0s"}, {"acquire", "a", "--ttl=-1s"}, {"policy", "set", "a*", "--mode=correctness", "--ttl=0s"},
+		{"run", "a", "--ttl=0s", "--", "true"}, {"run", "a", "--ttl=-1s", "--", "true"},
+		{"run", "a", "--wait=0s", "--", "true"},
+		{"acquire", "a", "--ttl=0s"}, {"acquire", "a", "--ttl=-1s"}, {"policy", "set", "a*", "--mode=correctness",
+			"--ttl=0s"},
 	} {
 		out, code := call(t, env, append([]string{leased}, args...)...)
 		require.Equal(t, 2, code, "%v: %s", args, out)

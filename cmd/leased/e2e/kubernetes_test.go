@@ -176,7 +176,8 @@ func TestKubernetesSettings(t *testing.T) {
 			require.Contains(t, mounted, setting(t, out, key))
 		}
 		for _, variable := range c.Env {
-			if key, ours := strings.CutPrefix(variable.Name, "LEASED_"); ours && key != "CONFIG" {
+			if key, ours := strings.CutPrefix(variable.Name, "LEASED_"); ours && key != "CONFIG" &&
+				!strings.HasPrefix(key, "CLIENT_") {
 				setting(t, out, strings.ToLower(strings.ReplaceAll(key, "_", "-")))
 			}
 		}
@@ -207,7 +208,8 @@ func portOf(t *testing.T, c container, name string) int {
 func TestKubernetesObjectsFit(t *testing.T) {
 	t.Parallel()
 	objects := readManifests(t)
-	for name, services := range map[string][]string{"leased": {"leased-members", "leased"}, "leased-redis": {"leased-redis"}} {
+	for name, services := range map[string][]string{"leased": {"leased-members", "leased"},
+		"leased-redis": {"leased-redis"}} {
 		set := objects["StatefulSet/"+name].Spec
 		labels := map[string]any{}
 		for key, value := range set.Template.Metadata.Labels {
@@ -246,7 +248,8 @@ func TestKubernetesObjectsFit(t *testing.T) {
 	}
 	require.True(t, objects["Service/leased-members"].Spec.PublishNotReady)
 	require.False(t, objects["Service/leased"].Spec.PublishNotReady)
-	require.Equal(t, readCompose(t).Services["redis1"].Command, objects["StatefulSet/leased-redis"].Spec.Template.Spec.Containers[0].Args)
+	require.Equal(t, readCompose(t).Services["redis1"].Command,
+		objects["StatefulSet/leased-redis"].Spec.Template.Spec.Containers[0].Args)
 	require.Equal(t, readKustomization(t).Namespace, objects["Namespace/leased"].Metadata.Name)
 }
 
@@ -287,7 +290,8 @@ func TestKubernetesMembersRun(t *testing.T) {
 	envs := map[string][]string{}
 	for i, pod := range pods {
 		dir, api, raft := t.TempDir(), addresses[4*i+1], addresses[4*i+3]
-		own := strings.NewReplacer("0.0.0.0:7420", api, "0.0.0.0:7421", raft, "0.0.0.0:7422", testserver.FreeAddr(t), "/tls/", filepath.Join(tls, pod)+"/",
+		own := strings.NewReplacer("0.0.0.0:7420", api, "0.0.0.0:7421", raft, "0.0.0.0:7422", testserver.FreeAddr(t), "/tls/",
+			filepath.Join(tls, pod)+"/",
 			"/var/lib/leased", dir, "/etc/leased", dir)
 		file := here.Replace(own.Replace(objects["ConfigMap/leased"].Data["leased.yaml"]))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "leased.yaml"), []byte(file), 0o600))

@@ -16,7 +16,8 @@ func TestLogStoreIsFixed(t *testing.T) {
 	t.Parallel()
 	for kind, other := range map[string]string{"wal": "bolt", "bolt": "wal"} {
 		data := filepath.Join(t.TempDir(), "one")
-		args := []string{leased, "serve", "--id=one", "--data=" + data, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
+		args := []string{leased, "serve", "--id=one", "--data=" + data, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0",
+			"--bootstrap-expect=1"}
 		p := start(t, nil, append(args, "--log-store="+kind)...)
 		p.says(leads)
 		p.signal(syscall.SIGTERM)

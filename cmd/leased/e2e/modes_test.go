@@ -49,11 +49,13 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	var renewed string
 	require.NoError(t, curl(t, "http://"+second+"/v1/renew", lease, &renewed), renewed)
 	require.Contains(t, renewed, fmt.Sprintf(`"tokens":[%d]`, got.Token))
-	require.Contains(t, must(t, endpoint(second), leased, "renew", "report/1", fmt.Sprintf("--token=%d", got.Token)), "renewed report/1")
+	require.Contains(t, must(t, endpoint(second), leased, "renew", "report/1", fmt.Sprintf("--token=%d", got.Token)),
+		"renewed report/1")
 	refused, err := post(t, second, "Acquire", `{"resource":"report/1"}`)
 	require.Error(t, err)
 	require.Equal(t, "held", refused.Code)
-	require.Regexp(t, fmt.Sprintf(`holder +ann +- +%d `, got.Token), must(t, endpoint(second), leased, "inspect", "report/1"))
+	require.Regexp(t, fmt.Sprintf(`holder +ann +- +%d `, got.Token), must(t, endpoint(second), leased, "inspect",
+		"report/1"))
 	_, err = post(t, c.apis[leader], "Release", lease)
 	require.NoError(t, err)
 	require.Contains(t, must(t, endpoint(first), leased, "inspect", "report/1"), "report/1: free")
@@ -71,7 +73,8 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	out, code := call(t, c.env(), leased, "list")
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, "leader", "the answer of a member matters more than unreachable members")
-	require.Contains(t, out, "`leased top --once` shows the state of one member, and `leased list --mode efficiency` works without a leader")
+	require.Contains(t, out, "`leased top --once` shows the state of one member, and `leased list --mode efficiency` "+
+		"works without a leader")
 	watch.says(`"holder":"ben"`)
 	must(t, alone, leased, "renew", "report/2", "--token="+token)
 	must(t, alone, leased, "break", "report/2", "--token="+token)
@@ -103,15 +106,17 @@ func TestStopReleasesNothing(t *testing.T) {
 // the migration to the next leader.
 func TestMigrationUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := startTrioWithRedis(t, "10s")
+	c := startTrioWithRedis(t, "30s") // no job may lose its lease because the machine is busy
 	env := c.env()
 	dir := t.TempDir()
 	journal, counter := filepath.Join(dir, "journal"), filepath.Join(dir, "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
-	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s; echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
+	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s;
+		echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
 	ctx, stop := context.WithCancel(t.Context())
 	var jobs sync.WaitGroup
 	var done atomic.Int64
+	t.Cleanup(func() { stop(); jobs.Wait() })
 	for range 2 {
 		jobs.Go(func() {
 			for ctx.Err() == nil {
@@ -132,6 +137,9 @@ func TestMigrationUnderLoad(t *testing.T) {
 	progress()
 	for _, mode := range []string{"efficiency", "correctness", "efficiency"} {
 		migration := start(t, env, leased, "policy", "set", "report/*", "--mode="+mode)
+		for mode == "efficiency" && migration.code() == 122 { // an election on a busy machine: nothing happened
+			migration = start(t, env, leased, "policy", "set", "report/*", "--mode="+mode)
+		}
 		if mode == "correctness" {
 			migration.says("report/* is migrating from efficiency to correctness; waiting for: ")
 			killed := c.leader() // the next leader completes the migration
@@ -181,7 +189,8 @@ func TestMigrationIsCanceledOrForced(t *testing.T) {
 	migration.says("waiting for")
 	migration.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), migration.code())
-	require.Contains(t, migration.output.String(), "the migration of report/* continues; see `leased policy show 'report/*'`")
+	require.Contains(t, migration.output.String(), "the migration of report/* continues; see `leased policy show "+
+		"'report/*'`")
 	require.Contains(t, must(t, env, leased, "policy", "show"), "migrating")
 	out = must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency", "--now")
 	require.Contains(t, out, "locks report/* have mode efficiency")
@@ -191,6 +200,7 @@ func TestMigrationIsCanceledOrForced(t *testing.T) {
 
 	out = must(t, env, leased, "policy", "set", "report/*", "--mode=correctness", "--no-wait")
 	require.Contains(t, out, "is migrating from efficiency to correctness")
-	eventually(t, func() bool { return !strings.Contains(must(t, env, leased, "policy", "show"), "migrating") }, "for the end of the migration")
+	eventually(t, func() bool { return !strings.Contains(must(t, env, leased, "policy", "show"), "migrating") },
+		"for the end of the migration")
 	require.Contains(t, must(t, env, leased, "policy", "delete", "report/*"), "deleted the policy of report/*")
 }

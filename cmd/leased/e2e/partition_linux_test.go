@@ -20,7 +20,8 @@ type partition struct {
 func newPartition(t *testing.T) *partition {
 	t.Helper()
 	id := os.Getpid() % 10000
-	w := &partition{t: t, here: fmt.Sprintf("leased-s%d", id), there: fmt.Sprintf("leased-c%d", id), server: "10.77.0.1", link: fmt.Sprintf("lc%d", id)}
+	w := &partition{t: t, here: fmt.Sprintf("leased-s%d", id), there: fmt.Sprintf("leased-c%d", id), server: "10.77.0.1",
+		link: fmt.Sprintf("lc%d", id)}
 	other := fmt.Sprintf("ls%d", id)
 	for _, name := range []string{w.here, w.there} {
 		w.ip("netns", "add", name)
@@ -54,8 +55,9 @@ func TestPartition(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("server", w.server, "one")
 	api := w.server + ":7420"
-	server := start(t, nil, in(w.here, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
-		"--raft-listen=" + w.server + ":7421", "--bootstrap-expect=1"}, a.flags("server")...)...)...)
+	server := start(t, nil,
+		in(w.here, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
+			"--raft-listen=" + w.server + ":7421", "--bootstrap-expect=1"}, a.flags("server")...)...)...)
 	server.says(leads)
 	client := []string{"--endpoint=" + api, a.ca()}
 

@@ -19,7 +19,8 @@ func TestFilePoliciesUndoNoCommand(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "leased.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("policies:\n"+
-		"  - {prefix: set/, mode: correctness, ttl: 20s}\n  - {prefix: deleted/, mode: correctness, ttl: 30s}\n  - {prefix: same/, mode: correctness}\n"), 0o600))
+		"  - {prefix: set/, mode: correctness, ttl: 20s}\n  - {prefix: deleted/, mode: correctness, ttl: 30s}\n  - "+
+		"{prefix: same/, mode: correctness}\n"), 0o600))
 	args := []string{"--config=" + file, "--data=" + filepath.Join(dir, "data")}
 	p, api := single(t, args...)
 	env := endpoint(api)
@@ -37,7 +38,8 @@ func TestFilePoliciesUndoNoCommand(t *testing.T) {
 		require.Regexp(t, `deleted/\* +not in effect .*only in the file`, out)
 		require.Regexp(t, `new/\* +correctness .*not in the file`, out)
 		require.Regexp(t, `same/\* +correctness .* same`, out)
-		require.Contains(t, out, "The file of member one differs from the policies in effect; `leased policy apply FILE` applies a file.")
+		require.Contains(t, out, "The file of member one differs from the policies in effect; `leased policy apply FILE` "+
+			"applies a file.")
 	}
 	check()
 	p.signal(syscall.SIGHUP)

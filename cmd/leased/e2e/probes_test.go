@@ -24,7 +24,8 @@ func TestProbes(t *testing.T) {
 	}
 	c.complete()
 	require.Equal(t, probe+": ok\n", must(t, nil, leased, "health", "--probe="+probe, "--ready"))
-	require.Equal(t, c.apis[0]+": ok\n"+c.apis[1]+": ok\n"+c.apis[2]+": ok\n", must(t, c.env(), leased, "health", "--ready"))
+	require.Equal(t, c.apis[0]+": ok\n"+c.apis[1]+": ok\n"+c.apis[2]+": ok\n",
+		must(t, c.env(), leased, "health", "--ready"))
 	require.Error(t, curl(t, "http://"+probe+"/v1/status", "{}"), "only the probes are served")
 	require.Error(t, curl(t, "http://"+probe+"/v1/acquire", `{"resource":"a"}`))
 

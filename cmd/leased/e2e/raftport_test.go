@@ -45,11 +45,13 @@ func intrude(t *testing.T, dir, name, raftAddress string) error {
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: intruder{listener, config}, MaxPool: 1, Timeout: testTimeout,
-		Logger: hclog.NewNullLogger()})
+	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: intruder{listener, config}, MaxPool: 1,
+		Timeout: testTimeout,
+		Logger:  hclog.NewNullLogger()})
 	defer n.Close()
 	return n.AppendEntries("a", raft.ServerAddress(raftAddress), &raft.AppendEntriesRequest{Term: 100,
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(name), Addr: []byte("127.0.0.1:1")}}, &raft.AppendEntriesResponse{})
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(name), Addr: []byte("127.0.0.1:1")}},
+		&raft.AppendEntriesResponse{})
 }
 
 // The Raft port of a member accepts neither the certificate of a client, nor that of a
@@ -59,9 +61,11 @@ func TestRaftPortRefusesClients(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	dir := t.TempDir()
-	must(t, nil, leased, "certs", "--dir="+dir, "--member=a", "--member=b", "--member=c", "--member=outsider", "--client=client")
+	must(t, nil, leased, "certs", "--dir="+dir, "--member=a", "--member=b", "--member=c", "--member=outsider",
+		"--client=client")
 	flags := func(name string) []string {
-		return []string{"--tls-cert=" + filepath.Join(dir, name, "cert.pem"), "--tls-key=" + filepath.Join(dir, name, "key.pem"), "--tls-ca=" + filepath.Join(dir, "ca.pem")}
+		return []string{"--tls-cert=" + filepath.Join(dir, name, "cert.pem"), "--tls-key=" +
+			filepath.Join(dir, name, "key.pem"), "--tls-ca=" + filepath.Join(dir, "ca.pem")}
 	}
 	for i := range c.commands {
 		c.commands[i] = append(append(c.commands[i], "--tls-clients"), flags(string(rune('a'+i)))...)
@@ -69,7 +73,8 @@ func TestRaftPortRefusesClients(t *testing.T) {
 	}
 	run := func() {
 		eventually(t, func() bool {
-			_, code := call(t, c.env(), append([]string{leased, "run", "nightly", "--wait=5s"}, append(flags("client"), "--", "true")...)...)
+			_, code := call(t, c.env(), append([]string{leased, "run", "nightly", "--wait=5s"},
+				append(flags("client"), "--", "true")...)...)
 			return code == 0
 		}, "for a lock")
 	}
@@ -117,13 +122,15 @@ func TestServeChecksItsCertificate(t *testing.T) {
 	must(t, nil, leased, "certs", "--dir="+dir, "--member=a", "--member=b", "--client=client")
 	serve := append([]string{}, c.commands[0]...)
 	for _, name := range []string{"b", "client"} {
-		out, code := call(t, nil, append(serve, "--tls-cert="+filepath.Join(dir, name, "cert.pem"), "--tls-key="+filepath.Join(dir, name, "key.pem"),
+		out, code := call(t, nil, append(serve, "--tls-cert="+filepath.Join(dir, name, "cert.pem"),
+			"--tls-key="+filepath.Join(dir, name, "key.pem"),
 			"--tls-ca="+filepath.Join(dir, "ca.pem"))...)
 		require.NotZero(t, code)
 		require.Contains(t, out, "leased://member/a")
 	}
 	own := filepath.Join(dir, "a")
-	p := start(t, nil, append(serve, "--tls-cert="+filepath.Join(own, "cert.pem"), "--tls-key="+filepath.Join(own, "key.pem"), "--tls-ca="+filepath.Join(dir, "ca.pem"))...)
+	p := start(t, nil, append(serve, "--tls-cert="+filepath.Join(own, "cert.pem"),
+		"--tls-key="+filepath.Join(own, "key.pem"), "--tls-ca="+filepath.Join(dir, "ca.pem"))...)
 	p.says("waiting to form a cluster")
 	for _, file := range []string{"cert.pem", "key.pem"} {
 		text, err := os.ReadFile(filepath.Join(dir, "b", file))

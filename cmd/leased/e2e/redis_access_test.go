@@ -25,7 +25,8 @@ func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 	for range n {
 		_, port, err := net.SplitHostPort(testserver.FreeAddr(t))
 		require.NoError(t, err)
-		node := testserver.Redis(t, testserver.RedisConfig("tls-port", port), testserver.RedisConfig("tls-cert-file", file("node.pem")),
+		node := testserver.Redis(t, testserver.RedisConfig("tls-port", port),
+			testserver.RedisConfig("tls-cert-file", file("node.pem")),
 			testserver.RedisConfig("tls-key-file", file("node.key")), testserver.RedisConfig("tls-ca-cert-file", file("ca.pem")),
 			testserver.RedisConfig("tls-auth-clients", "yes"))
 		admin := redis.NewClient(&redis.Options{Addr: node.Addr})
@@ -64,16 +65,19 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 	password := filepath.Join(a.dir, "password")
 	require.NoError(t, os.WriteFile(password, []byte("hunter2\n"), 0o600))
 	file := filepath.Join(a.dir, "leased.yaml")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "redis: [%s]\nredis-max-ttl: 10s\nredis-user: leased\nredis-tls: true\nredis-tls-ca: %[2]s/ca.pem\n"+
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "redis: [%s]\nredis-max-ttl: 10s\nredis-user: "+
+		"leased\nredis-tls: true\nredis-tls-ca: %[2]s/ca.pem\n"+
 		"redis-tls-cert: %[2]s/member.pem\nredis-tls-key: %[2]s/member.key\nredis-password-file: %[3]s\n"+
 		"redis-nodes:\n  %[4]s: {password-file: %[3]s.other}\npolicies:\n  - {prefix: report/, mode: efficiency}\n",
 		strings.Join(addresses, ", "), a.dir, password, addresses[0]), 0o600))
 
 	api := testserver.FreeAddr(t)
-	serve := []string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
+	serve := []string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	out, code := call(t, nil, serve...)
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "read redis-password-file: open "+password+".other", "the option of the single node was not used")
+	require.Contains(t, out, "read redis-password-file: open "+password+".other",
+		"the option of the single node was not used")
 	require.NoError(t, os.WriteFile(password+".other", []byte("hunter2\n"), 0o600))
 	p := start(t, nil, serve...)
 	healthy(t, api)
@@ -81,14 +85,17 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 	awaitVotes(t, env, 3)
 	take(t, api, "report/1")
 
-	secure := append(env, "LEASED_REDIS_USER=leased", "LEASED_REDIS_PASSWORD=hunter2", "LEASED_REDIS_TLS=true", "LEASED_REDIS_TLS_CA="+a.dir+"/ca.pem",
+	secure := append(env, "LEASED_REDIS_USER=leased", "LEASED_REDIS_PASSWORD=hunter2", "LEASED_REDIS_TLS=true",
+		"LEASED_REDIS_TLS_CA="+a.dir+"/ca.pem",
 		"LEASED_REDIS_TLS_CERT="+a.dir+"/member.pem", "LEASED_REDIS_TLS_KEY="+a.dir+"/member.key")
-	direct := must(t, secure, leased, "run", "report/1", "--", "sh", "-c", `echo "token $LEASED_TOKEN, password ${LEASED_REDIS_PASSWORD-unset}"`)
+	direct := must(t, secure, leased, "run", "report/1", "--", "sh", "-c",
+		`echo "token $LEASED_TOKEN, password ${LEASED_REDIS_PASSWORD-unset}"`)
 	require.Regexp(t, `^token \d+, password unset\n$`, direct)
 	through := must(t, env, leased, "run", "report/1", "--", "sh", "-c", `echo "token $LEASED_TOKEN"`)
 	require.Regexp(t, `(?m)^token \d+$`, through)
 	require.Contains(t, through, "Redis", "the client does not report that it uses the service")
-	for _, text := range []string{p.output.String(), direct, through, must(t, nil, leased, "serve", "--config="+file, "--data=x", "--bootstrap-expect=1", "--print-config")} {
+	for _, text := range []string{p.output.String(), direct, through, must(t, nil, leased, "serve", "--config="+file,
+		"--data=x", "--bootstrap-expect=1", "--print-config")} {
 		require.NotContains(t, text, "hunter2")
 	}
 }
@@ -112,13 +119,15 @@ func TestPasswordIsNotSentUnencrypted(t *testing.T) {
 	must(t, env, leased, "serve", "--data=d", "--bootstrap-expect=1", "--redis="+far, "--redis-insecure", "--print-config")
 
 	api := testserver.FreeAddr(t)
-	start(t, env, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one", "--listen="+api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
+	start(t, env, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one", "--listen="+api, "--raft-listen=127.0.0.1:0",
+		"--bootstrap-expect=1")
 	healthy(t, api)
 	out, code := call(t, endpoint(api), leased, "redis", "fleet", "set", far)
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, "the password would be sent unencrypted to Redis node "+far)
 	must(t, endpoint(api), leased, "redis", "fleet", "set", far, "--no-wait", "--force")
 	eventually(t, func() bool {
-		return strings.Contains(must(t, endpoint(api), leased, "redis", "status"), "the password would be sent unencrypted to Redis node "+far)
+		return strings.Contains(must(t, endpoint(api), leased, "redis", "status"),
+			"the password would be sent unencrypted to Redis node "+far)
 	}, "for the reason in the status")
 }

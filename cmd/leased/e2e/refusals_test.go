@@ -42,7 +42,8 @@ type refusedEvent struct {
 // refusedWrites returns the refused writes of a lock, newest first.
 func refusedWrites(t *testing.T, api, secret, lock string) []refusedEvent {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "curl", "-sS", "-H", "content-type: application/json", "-H", "Authorization: Bearer "+secret,
+	out, err := exec.CommandContext(t.Context(), "curl", "-sS", "-H", "content-type: application/json", "-H",
+		"Authorization: Bearer "+secret,
 		"-d", `{"resource":"`+lock+`"}`, "http://"+api+"/v1/history").Output()
 	if err != nil {
 		return nil // the service is down
@@ -72,7 +73,8 @@ func startRefusalTest(t *testing.T) *refusalTest {
 	t.Helper()
 	users := filepath.Join(t.TempDir(), "users.yaml")
 	r := &refusalTest{t: t, admin: addUser(t, users, "admin", "--admin"),
-		writer: addUser(t, users, "writer", "--allow=acquire:orders/*"), guest: addUser(t, users, "guest", "--allow=acquire:other/*")}
+		writer: addUser(t, users, "writer", "--allow=acquire:orders/*"),
+		guest:  addUser(t, users, "guest", "--allow=acquire:other/*")}
 	r.service, r.api = single(t, "--users="+users)
 	return r
 }
@@ -149,7 +151,8 @@ func (r *refusalTest) program(t *testing.T, lock fencing.Resource, kind string, 
 // the log of the program is not filled.
 func (r *refusalTest) withoutRight(t *testing.T) {
 	c := r.dial(t, "guest", r.guest)
-	require.ErrorIs(t, c.ReportRefusal(t.Context(), lease.Refusal{Resource: "orders/3", Token: 1, Mark: 2, Gate: "memory"}), lease.ErrForbidden)
+	require.ErrorIs(t, c.ReportRefusal(t.Context(), lease.Refusal{Resource: "orders/3", Token: 1, Mark: 2,
+		Gate: "memory"}), lease.ErrForbidden)
 	var log transcript
 	reporter := refusals.New(c, refusals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	audit := reporter.Audit("memory")
@@ -170,7 +173,8 @@ func (r *refusalTest) proxy(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte(r.writer), 0o600))
 	scraped := testserver.FreeAddr(t)
-	p := start(t, nil, leased, "gate", "proxy", "--listen=127.0.0.1:0", "--metrics-listen="+scraped, "--admin=127.0.0.1:0", "--upstream="+upstream.URL,
+	p := start(t, nil, leased, "gate", "proxy", "--listen=127.0.0.1:0", "--metrics-listen="+scraped, "--admin=127.0.0.1:0",
+		"--upstream="+upstream.URL,
 		"--journal="+filepath.Join(t.TempDir(), "journal.db"), "--resource-path=/orders/{id}=orders/{id}",
 		"--report", "--endpoint="+r.api, "--secret-file="+secret)
 	p.says("admin http://")

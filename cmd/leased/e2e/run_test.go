@@ -26,7 +26,8 @@ func TestRunPassesOnTokenCodeAndSignals(t *testing.T) {
 	_, code = call(t, env, leased, "run", "nightly", "--", "/etc/passwd")
 	require.Equal(t, 126, code)
 
-	p := start(t, env, leased, "run", "nightly", "--", "sh", "-c", `trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done`)
+	p := start(t, env, leased, "run", "nightly", "--", "sh", "-c",
+		`trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done`)
 	p.says("ready")
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, 9, p.code())
@@ -38,7 +39,8 @@ func TestRunWaits(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
-	holder := start(t, env, leased, "run", "nightly", "--holder=ann", "--", "sh", "-c", `trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done`)
+	holder := start(t, env, leased, "run", "nightly", "--holder=ann", "--ttl=2m", "--", "sh", "-c",
+		`trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done`)
 	holder.says("ready")
 
 	out, code := call(t, env, leased, "run", "nightly", "--no-wait", "--", "true")
@@ -105,6 +107,22 @@ func TestRunStoppedOrKilled(t *testing.T) {
 			require.True(t, w.dead(), "the command is alive, but the lock was granted to another holder")
 		})
 	}
+}
+
+// A short command keeps its lock until hosts whose clocks are late have skipped it.
+func TestRunHoldsAtLeast(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	p := start(t, env, leased, "run", "nightly", "--at-least=1h", "--", "true")
+	p.says("holding nightly for another 1h0m0s")
+	exits(t, 120, env, leased, "run", "nightly", "--no-wait", "--", "true")
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.code())
+	must(t, env, leased, "run", "nightly", "--no-wait", "--at-least=1ms", "--", "true")
+	exits(t, 7, env, leased, "run", "nightly", "--no-wait", "--", "sh", "-c", "exit 7")
+	exits(t, 143, env, leased, "run", "nightly", "--at-least=1h", "--", "sh", "-c", "kill $$")
+	exits(t, 2, env, leased, "run", "nightly", "--at-least=-1s", "--", "true")
 }
 
 // The service is gone: the command must end before the lease expires.

@@ -20,8 +20,13 @@ const firstSection = "Start a cluster of three"
 
 // requiredSections are the procedures that an operator needs in an emergency. Each of
 // them must have commands that run.
-var requiredSections = []string{"Find what blocks", firstSection, "Backup and restore", "Rolling upgrade", "Lost majority", "Lost disk of one member",
-	"Replace a member", "Emptied Redis", "A poisoned gate", "Clock trouble", "Certificates", "Users", "Audit log", "Limits", "Signing keys", "Modes", "Redis fleet"}
+var requiredSections = []string{"Find what blocks", firstSection, "Backup and restore", "Rolling upgrade",
+	"Lost majority", "Lost disk of one member",
+	"Replace a member", "Emptied Redis", "A poisoned gate", "Clock trouble", "Certificates", "Users", "Audit log",
+	"Limits", "Signing keys", "Modes", "Redis fleet"}
+
+// runbook is the document whose commands TestRunbook runs.
+const runbook = "docs/OPERATIONS.md"
 
 // textBlocks is the number of blocks in the runbook that no test runs, because they
 // need another machine or show a file of another program.
@@ -56,7 +61,8 @@ func readRunbook(t *testing.T) (sections []section, texts int) {
 		case isFence && fence != "":
 			fence = ""
 		case isFence:
-			require.Contains(t, []string{"console", "text", "yaml", "json"}, language, "%s:%d: language of a block", runbook, number)
+			require.Contains(t, []string{"console", "text", "yaml", "json"}, language,
+				"%s:%d: language of a block", runbook, number)
 			fence = language
 			if language == "text" {
 				texts++
@@ -87,7 +93,7 @@ func (s *section) add(t *testing.T, number int, line string) {
 }
 
 // TestRunbook runs the commands of docs/OPERATIONS.md as printed, each section in its own
-// folder and its own network and process namespace, so that the printed addresses are free.
+// folder and its own network and process namespace, so the printed addresses are free.
 // All commands must succeed. Each line of output in the document must match a line that
 // the command prints, as [pattern] defines; the order is free, and the command may print more.
 func TestRunbook(t *testing.T) {
@@ -166,10 +172,12 @@ func runDocumented(t *testing.T, commands []documented) {
 		require.True(t, begun, "%s:%d: the command was not reached:\n%s", runbook, c.line, out)
 		printed, rest, ended := strings.Cut(rest, fmt.Sprintf("\n@@ end %d ", i))
 		status, _, _ := strings.Cut(rest, "\n")
-		require.True(t, ended && status == "0", "%s:%d: exit status %q of\n%s\nIt printed:\n%s", runbook, c.line, status, c.script, printed)
+		require.True(t, ended && status == "0", "%s:%d: exit status %q of\n%s\nIt printed:\n%s",
+			runbook, c.line, status, c.script, printed)
 		for n, line := range c.output {
 			if !regexp.MustCompile("(?m)^" + pattern(line) + " *$").MatchString(printed) {
-				t.Errorf("%s:%d: the document shows\n%s\nbut the command printed\n%s", runbook, c.line+strings.Count(c.script, "\n")+n, line, printed)
+				t.Errorf("%s:%d: the document shows\n%s\nbut the command printed\n%s",
+					runbook, c.line+strings.Count(c.script, "\n")+n, line, printed)
 			}
 		}
 	}
@@ -179,7 +187,8 @@ func runDocumented(t *testing.T, commands []documented) {
 // the same kind: a time, a duration, a number, a hash or an id in hexadecimal, the version of
 // the program, and the role of a member, because any member may lead. Spaces stand for any number of spaces. A number
 // after the words "exit code" is exact.
-var variable = regexp.MustCompile(`exit code \d+|\d{4}-\d\d-\d\d[T ][0-9:.]+Z?|\b(?:\d+(?:\.\d+)?(?:h|ms|m|us|µs|s|d))+\b|\b[0-9a-f]*[0-9][0-9a-f]{7,}\b|\b\d[\d,.]*\b|\b(?:leader|follower)\b|\(devel\)| +|…`)
+var variable = regexp.MustCompile(`exit code \d+|\d{4}-\d\d-\d\d[T ][0-9:.]+Z?|\b(?:\d+(?:\.\d+)?(?:h|ms|m|us|µs|s|d))+\b|` +
+	`\b[0-9a-f]*[0-9][0-9a-f]{7,}\b|\b\d[\d,.]*\b|\b(?:leader|follower)\b|\(devel\)| +|…`)
 
 // pattern returns the regular expression that a line of output in the document stands for.
 func pattern(line string) string {

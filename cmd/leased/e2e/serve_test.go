@@ -22,7 +22,8 @@ func TestServeNeedsTLSOrLoopback(t *testing.T) {
 	out, code := call(t, nil, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1", "--listen=0.0.0.0:0")
 	require.Equal(t, 2, code)
 	require.Contains(t, out, "listen (0.0.0.0:0, from --listen) must be a loopback address without TLS")
-	out, code = call(t, []string{"LEASED_RAFT_LISTEN=0.0.0.0:0"}, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1")
+	out, code = call(t, []string{"LEASED_RAFT_LISTEN=0.0.0.0:0"}, leased, "serve", "--data="+t.TempDir(),
+		"--bootstrap-expect=1")
 	require.Equal(t, 2, code)
 	require.Contains(t, out, "raft-listen (0.0.0.0:0, from LEASED_RAFT_LISTEN) must be a loopback address")
 }
@@ -42,13 +43,19 @@ func TestPrintConfig(t *testing.T) {
 func TestPrintInvalidConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "leased.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("data: /srv/leased\nlissten: x\nheartbeat-timeout: soon\npolicies: [{prefix: a, mode: fast}]\n"), 0o600))
-	out, code := call(t, []string{"LEASED_LOG_LEVEL=loud"}, leased, "serve", "--config="+file, "--print-config", "--log-store=disk", "--listen=127.0.0.1:1")
+	require.NoError(t, os.WriteFile(file, []byte("data: /srv/leased\nlissten: x\nlimit-body-timeout: soon\npolicies: "+
+		"[{prefix: a, mode: fast}]\n"), 0o600))
+	out, code := call(t, []string{"LEASED_LOG_LEVEL=loud"}, leased, "serve", "--config="+file, "--print-config",
+		"--log-store=disk", "--listen=127.0.0.1:1")
 	require.Equal(t, 2, code)
-	for _, want := range []string{`data: "/srv/leased" # ` + file + `:1`, `heartbeat-timeout: "soon" # ` + file + `:3`, `log-level: "loud" # LEASED_LOG_LEVEL`,
+	for _, want := range []string{`data: "/srv/leased" # ` + file + `:1`, `limit-body-timeout: "soon" # ` + file + `:3`,
+		`log-level: "loud" # LEASED_LOG_LEVEL`,
 		`log-store: "disk" # --log-store`, `listen: "127.0.0.1:1" # --listen`, `id: "" # default`,
-		"lissten (x, from " + file + ":2) is not a setting", "policies: mode (fast, from " + file + ":4) must be efficiency or correctness",
-		"heartbeat-timeout (soon, from " + file + ":3) must be a duration", "log-level (loud, from LEASED_LOG_LEVEL) must be", "log-store (disk, from --log-store) must be wal or bolt"} {
+		"lissten (x, from " + file + ":2) is not a setting", "policies: mode (fast, from " + file +
+			":4) must be efficiency or correctness",
+		"limit-body-timeout (soon, from " + file + ":3) must be a duration", "log-level (loud, from LEASED_LOG_LEVEL) " +
+			"must be",
+		"log-store (disk, from --log-store) must be wal or bolt"} {
 		require.Contains(t, out, want)
 	}
 	require.Less(t, strings.Index(out, "policies: []"), strings.Index(out, "leased: "), "the errors come last")
@@ -61,14 +68,16 @@ func TestPrintInvalidConfig(t *testing.T) {
 // A misspelled variable is named, with the one that was meant.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
-	env := []string{"LEASED_ENPOINT=127.0.0.1:1", "LEASED_LOG_LEVLE=debug", "LEASED_SERVICE_HOST=10.0.0.1", "LEASED_PORT_7420_TCP_ADDR=10.0.0.1", "LEASED_USERS=u"}
+	env := []string{"LEASED_ENPOINT=127.0.0.1:1", "LEASED_LOG_LEVLE=debug", "LEASED_SERVICE_HOST=10.0.0.1",
+		"LEASED_PORT_7420_TCP_ADDR=10.0.0.1", "LEASED_USERS=u"}
 	out, _ := call(t, env, leased, "version")
 	require.Contains(t, out, "unknown environment variable LEASED_ENPOINT; did you mean LEASED_ENDPOINT?")
 	require.Contains(t, out, "unknown environment variable LEASED_LOG_LEVLE; did you mean LEASED_LOG_LEVEL?")
 	require.Equal(t, 2, strings.Count(out, "unknown environment variable"))
 	require.NotContains(t, must(t, env, leased, "__complete", "version", ""), "unknown environment variable")
 
-	p := start(t, []string{"LEASED_LISTNE=127.0.0.1:1", "LEASED_SOMETHING_ELSE=1"}, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1",
+	p := start(t, []string{"LEASED_LISTNE=127.0.0.1:1", "LEASED_SOMETHING_ELSE=1"}, leased, "serve", "--data="+t.TempDir(),
+		"--bootstrap-expect=1",
 		"--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--log-format=json")
 	p.says(leads)
 	require.Contains(t, p.output.String(), `"variable":"LEASED_LISTNE","hint":"did you mean LEASED_LISTEN?"`)
@@ -83,11 +92,13 @@ func TestReload(t *testing.T) {
 	first := a.issue("server", "127.0.0.1", "one")
 	file := filepath.Join(a.dir, "leased.yaml")
 	write := func(ttl string) {
-		require.NoError(t, os.WriteFile(file, []byte("policies:\n  - {prefix: job/, mode: correctness, ttl: "+ttl+"}\n"), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte("policies:\n  - {prefix: job/, mode: correctness, ttl: "+ttl+"}\n"),
+			0o600))
 	}
 	write("20s")
 	api := testserver.FreeAddr(t)
-	p := start(t, nil, append([]string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
+	p := start(t, nil, append([]string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one",
+		"--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, a.flags("server")...)...)
 	p.says(leads)
 	policies := func() string {
@@ -131,8 +142,10 @@ func TestReloadCA(t *testing.T) {
 	status := func(flags []string) (string, int) {
 		return call(t, c.env(), append([]string{leased, "cluster", "status"}, flags...)...)
 	}
-	eventually(t, func() bool { out, _ := status(old.flags("client")); return strings.Count(out, " yes ") == 3 }, "for three votes")
-	both := append(old.flags("client")[2:], next.flags("client")[:2]...) // trusts the old CA, presents a certificate of the new one
+	eventually(t, func() bool { out, _ := status(old.flags("client")); return strings.Count(out, " yes ") == 3 },
+		"for three votes")
+	// trusts the old CA, presents a certificate of the new one
+	both := append(old.flags("client")[2:], next.flags("client")[:2]...)
 	_, code := status(both)
 	require.NotZero(t, code, "a certificate of an unknown CA was accepted")
 
@@ -179,16 +192,19 @@ func TestReloadCA(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(old.dir, "ca.pem"), text, 0o600))
 	reload() // closes the connections of members with certificates of the old CA
 	eventually(t, func() bool {
-		_, code := call(t, c.env(), append([]string{leased, "run", "nightly"}, append(next.flags("client"), "--", "true")...)...)
+		_, code := call(t, c.env(),
+			append([]string{leased, "run", "nightly"}, append(next.flags("client"), "--", "true")...)...)
 		return code == 0
 	}, "for a lock with the new CA only")
-	eventually(t, func() bool { out, _ := status(next.flags("client")); return strings.Count(out, "follower") == 2 }, "for all members")
+	eventually(t, func() bool { out, _ := status(next.flags("client")); return strings.Count(out, "follower") == 2 },
+		"for all members")
 }
 
 // serial returns the serial number of the certificate of an API.
 func serial(t *testing.T, api string) int64 {
 	t.Helper()
-	conn, err := tls.Dial("tcp", api, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads only the serial number
+	//nolint:gosec // the test reads only the serial number
+	conn, err := tls.Dial("tcp", api, &tls.Config{InsecureSkipVerify: true})
 	require.NoError(t, err)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
@@ -201,7 +217,8 @@ func TestServeNotifiesSystemd(t *testing.T) {
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	defer socket.Close()
-	p := start(t, []string{"NOTIFY_SOCKET=" + path}, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one", "--listen=127.0.0.1:0",
+	p := start(t, []string{"NOTIFY_SOCKET=" + path}, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one",
+		"--listen=127.0.0.1:0",
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
 	buffer := make([]byte, 64)
 	n, err := socket.Read(buffer)
@@ -218,7 +235,8 @@ func TestServeNotifiesSystemd(t *testing.T) {
 func TestDataFolderHasOneMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/one"
-	args := []string{leased, "serve", "--data=" + dir, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
+	args := []string{leased, "serve", "--data=" + dir, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0",
+		"--bootstrap-expect=1"}
 	p := start(t, nil, append(args, "--id=one")...)
 	p.says(leads)
 	p.signal(syscall.SIGTERM)
@@ -231,23 +249,25 @@ func TestDataFolderHasOneMember(t *testing.T) {
 func TestErrorsAndHints(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"`leased dev` starts one":                       {"list", "--endpoint=127.0.0.1:1"},
-		"see `leased inspect --help`":                   {"inspect"},
-		"then -- and a command":                         {"run", "nightly"},
-		"ttl (10ms) must be at least 1s":                {"run", "nightly", "--ttl=10ms", "--", "true"},
-		"output (xml) must be table or json":            {"list", "--output=xml"},
-		"--mode is required":                            {"policy", "set", "x*"},
-		"--abort cannot be combined with":               {"policy", "set", "x*", "--abort", "--mode=efficiency"},
-		"redis-user must be given together with":        {"run", "x", "--redis-user=u", "--", "true"},
-		"redis-tls-ca needs redis-tls (false)":          {"redis", "init", "--redis=127.0.0.1:1", "--redis-tls-ca=c"},
-		"--token is required":                           {"renew", "x"},
-		"unknown flag: --wat":                           {"list", "--wat"},
-		"unknown command \"lock\"":                      {"lock"},
-		"unknown command \"nope\"":                      {"cluster", "nope"},
-		"see `leased acquire --help`":                   {"acquire"},
-		"accepts at most 1 arg(s)":                      {"list", "a", "b"},
-		"--wait (1s) and --no-wait cannot be combined":  {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
-		"read redis-password-file":                      {"run", "x", "--redis-password-file=/nonexistent", "--", "true"},
+		"`leased dev` starts one":                {"list", "--endpoint=127.0.0.1:1"},
+		"see `leased inspect --help`":            {"inspect"},
+		"then -- and a command":                  {"run", "nightly"},
+		"ttl (10ms) must be at least 1s":         {"run", "nightly", "--ttl=10ms", "--", "true"},
+		"output (xml) must be table or json":     {"list", "--output=xml"},
+		"--mode is required":                     {"policy", "set", "x*"},
+		"--abort cannot be combined with":        {"policy", "set", "x*", "--abort", "--mode=efficiency"},
+		"redis-user must be given together with": {"run", "x", "--redis-user=u", "--", "true"},
+		"redis-tls-ca needs redis-tls (false)": {"redis", "init", "--redis=127.0.0.1:1",
+			"--redis-tls-ca=c"},
+		"--token is required": {"renew", "x"},
+		"unknown flag: --wat": {"list", "--wat"},
+		"unknown command \"locks\"; did you mean `leased lock`?": {"locks"},
+		"unknown command \"nope\"":                               {"cluster", "nope"},
+		"see `leased acquire --help`":                            {"acquire"},
+		"accepts at most 1 arg(s)":                               {"list", "a", "b"},
+		"--wait (1s) and --no-wait cannot be combined":           {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
+		"read redis-password-file": {"run", "x", "--redis-password-file=/nonexistent", "--",
+			"true"},
 		"the locks keep their mode":                     {"policy", "set", "x*", "--abort", "--now"},
 		"--shared and --permits (2) cannot be combined": {"run", "x", "--shared", "--permits=2", "--", "true"},
 		"endpoint (nonsense) must be HOST:PORT":         {"inspect", "x", "--endpoint=nonsense"},

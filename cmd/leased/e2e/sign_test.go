@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
@@ -55,7 +56,8 @@ func TestSigningKeyRotation(t *testing.T) {
 	require.NoError(t, os.WriteFile(file("gate.pem"), []byte(oldPublic), 0o600))
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
-	proxy := start(t, nil, leased, "gate", "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream.URL,
+	proxy := start(t, nil, leased, "gate", "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream",
+		upstream.URL,
 		"--journal", file("journal.db"), "--resource-path", "/orders/{id}=orders/{id}", "--verify-keys", file("gate.pem"))
 	proxy.says("admin http://")
 	url := strings.Fields(proxy.output.String())[3]
@@ -69,7 +71,8 @@ func TestSigningKeyRotation(t *testing.T) {
 		Token       fencing.Token
 		SignedToken string
 	}
-	require.NoError(t, json.Unmarshal([]byte(must(t, env, leased, "acquire", "orders/42", "--ttl=1h", "--signed", "-o", "json")), &lease))
+	require.NoError(t, json.Unmarshal([]byte(must(t, env, leased, "acquire", "orders/42", "--ttl=1h", "--signed", "-o",
+		"json")), &lease))
 	require.NoError(t, putSigned(t, url, lease.SignedToken))
 	require.ErrorIs(t, putSigned(t, url, lease.Token.String()), fencing.ErrInvalidToken)
 	require.ErrorIs(t, putSigned(t, url, fencing.MaxToken.String()), fencing.ErrInvalidToken)
@@ -93,7 +96,8 @@ func TestSigningKeyRotation(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file("new.pem"), []byte("broken"), 0o600))
 	p.reload("reload failed")
-	require.NotEmpty(t, must(t, env, leased, "sign", "orders/42", "--token="+lease.Token.String()), "the old key stays in effect")
+	require.NotEmpty(t, must(t, env, leased, "sign", "orders/42", "--token="+lease.Token.String()),
+		"the old key stays in effect")
 }
 
 func TestSignedTokenOfACommand(t *testing.T) {
@@ -101,11 +105,12 @@ func TestSignedTokenOfACommand(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "signing.pem")
 	public := newKey(t, key)
 	_, api := single(t, "--signing-key-file="+key, "--signature-ttl=5m")
-	out := must(t, endpoint(api), leased, "run", "nightly", "--signed", "-q", "--", "sh", "-c", `echo "$LEASED_TOKEN $LEASED_SIGNED_TOKEN"`)
+	out := must(t, endpoint(api), leased, "run", "nightly", "--signed", "-q", "--", "sh", "-c",
+		`echo "$LEASED_TOKEN $LEASED_SIGNED_TOKEN"`)
 	number, text, _ := strings.Cut(strings.TrimSpace(out), " ")
-	keys, err := fencing.ParsePublicKeys([]byte(public))
+	keys, err := signature.ParsePublicKeys([]byte(public))
 	require.NoError(t, err)
-	v, err := fencing.NewVerifier(time.Now, keys...)
+	v, err := signature.NewVerifier(time.Now, keys...)
 	require.NoError(t, err)
 	token, err := v.Verify("nightly", text)
 	require.NoError(t, err)

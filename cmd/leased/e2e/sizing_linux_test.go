@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote"
 )
 
 var sizes = flag.String("sizes", "1000/100", "sizes that TestSizing measures, as LOCKS/SESSIONS, separated by commas")
@@ -68,7 +68,8 @@ func measureSize(t *testing.T, locks, sessions int) {
 	require.NoError(t, err)
 	const mib = 1 << 20
 	t.Logf("| %d | %d | %.0f MiB | %.0f MiB | %.1f MiB | %.1f MiB | %.2f s | (loaded in %.1f s)",
-		locks, sessions, leaderMemory/mib, followerMemory/mib, log/mib, float64(info.Size())/mib, saved.Seconds(), loaded.Seconds())
+		locks, sessions, leaderMemory/mib, followerMemory/mib, log/mib, float64(info.Size())/mib, saved.Seconds(),
+		loaded.Seconds())
 }
 
 // hold acquires the locks, spread over the sessions. The leases last longer than the test.

@@ -64,7 +64,8 @@ func onTerminal(t *testing.T, env []string, args ...string) (*process, *os.File)
 func TestRunOnTerminal(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
-	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line; echo "got $line"; while :; do sleep 0.05; done'; echo "code $?"; read line; echo "mine again: $line"`
+	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line; ` +
+		`echo "got $line"; while :; do sleep 0.05; done'; echo "code $?"; read line; echo "mine again: $line"`
 	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
 	p.says("ready")
 	_, err := terminal.WriteString("hello\n")

@@ -19,8 +19,9 @@ import (
 func onScreen(t *testing.T, env []string, width, height int, args ...string) *screen {
 	t.Helper()
 	s := &screen{t: t}
+	s.terminal, _ = openTerminal(t)
+	s.before = s.settings() // of a new terminal, because the program changes those of its own at once
 	s.process, s.terminal = onTerminal(t, append(env, "TERM=xterm"), args...)
-	s.before = s.settings()
 	s.resize(width, height)
 	return s
 }
@@ -63,7 +64,8 @@ func (s *screen) types(keys string) {
 
 func (s *screen) resize(width, height int) {
 	s.t.Helper()
-	require.NoError(s.t, unix.IoctlSetWinsize(int(s.terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: uint16(height)}))
+	require.NoError(s.t, unix.IoctlSetWinsize(int(s.terminal.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Col: uint16(width), Row: uint16(height)}))
 }
 
 // settings returns the settings of the terminal.
@@ -154,9 +156,11 @@ func TestListWatch(t *testing.T) {
 	env := endpoint(api)
 	blockDeploy(t, env)
 	out := must(t, env, leased, "list", "deploy/")
-	require.Regexp(t, `(?m)^deploy/production +correctness +deploy-bot +- +\d+ +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +(\d+m)?\d+s +\S+ +1 +ann for (\d+m)?\d+s$`, out)
+	require.Regexp(t, `(?m)^deploy/production +correctness +deploy-bot +- +\d+ +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d `+
+		`+(\d+m)?\d+s +\S+ +1 +ann for (\d+m)?\d+s$`, out)
 	require.NotContains(t, out, "report/")
-	require.Regexp(t, `(?s)^RESOURCE[^\n]*\ndeploy/production [^\n]*\n$`, must(t, env, leased, "list", "--sort=queue", "--limit=1"))
+	require.Regexp(t, `(?s)^RESOURCE[^\n]*\ndeploy/production [^\n]*\n$`, must(t, env, leased, "list", "--sort=queue",
+		"--limit=1"))
 	require.Regexp(t, "report/"+longName+" .* "+pile+" ", must(t, env, leased, "list"), "the plain list cuts nothing")
 	require.Contains(t, exits(t, 2, env, leased, "list", "--sort=rate"), "--sort rate needs --watch")
 	require.Regexp(t, `waiter 1 +ann .* \d{4}-\d\d-\d\d`, must(t, env, leased, "inspect", "deploy/production"))
@@ -193,7 +197,8 @@ func TestTopIsStopped(t *testing.T) {
 	s.types("\x1a") // Ctrl-Z
 	s.restored()
 	s.process.signal(syscall.SIGCONT)
-	eventually(t, func() bool { return strings.Count(s.process.output.String(), "\x1b[?1049h") == 2 }, "for the screen again")
+	eventually(t, func() bool { return strings.Count(s.process.output.String(), "\x1b[?1049h") == 2 },
+		"for the screen again")
 	s.types("\x03") // Ctrl-C
 	require.Equal(t, 128+int(syscall.SIGINT), s.process.code())
 	require.Equal(t, s.before, s.settings())
@@ -205,7 +210,8 @@ func TestAcquireWaitsForService(t *testing.T) {
 	api := testserver.FreeAddr(t)
 	waiting := start(t, endpoint(api), leased, "acquire", "job/1", "--wait=3m")
 	waiting.says("retrying; 3m0s left")
-	start(t, nil, leased, "serve", "--id=one", "--data="+filepath.Join(t.TempDir(), "one"), "--listen="+api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
+	start(t, nil, leased, "serve", "--id=one", "--data="+filepath.Join(t.TempDir(), "one"), "--listen="+api,
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
 	require.Zero(t, waiting.code(), lazy(waiting.output.String))
 	waiting.says("job/1")
 	require.Equal(t, 122, start(t, endpoint(testserver.FreeAddr(t)), leased, "acquire", "job/1", "--wait=100ms").code())
@@ -214,19 +220,23 @@ func TestAcquireWaitsForService(t *testing.T) {
 // A client without the certificate that the service requires learns what is missing.
 func TestClientCertificateIsNamed(t *testing.T) {
 	t.Parallel()
-	own, foreign := newAuthority(t), newAuthority(t)
+	own, foreign, other := newAuthority(t), newAuthority(t), newAuthority(t)
 	own.issue("one", "127.0.0.1", "one")
 	foreign.issue("eve", "127.0.0.1")
 	foreign.alsoTrust(own)
 	api := testserver.FreeAddr(t)
-	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=" + api,
+	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"),
+		"--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1", "--tls-clients"}, own.flags("one")...)...)
 	p.says(leads)
 	env := endpoint(api)
 	must(t, env, append([]string{leased, "list"}, own.flags("one")...)...)
 	for _, command := range [][]string{{"list"}, {"run", "job/1", "--", "true"}} {
+		require.Contains(t, exits(t, 124, env, insert(command, other.ca())...),
+			"does not verify the certificate of the member; give the CA of the members")
 		out := exits(t, 124, env, insert(command, own.ca())...)
-		require.Contains(t, out, "requires a client certificate that its tls-ca has signed, and none was given; give --tls-cert and --tls-key")
+		require.Contains(t, out, "requires a client certificate that its tls-ca has signed, and none was given; give "+
+			"--tls-cert and --tls-key")
 		out = exits(t, 124, env, insert(command, foreign.flags("eve")...)...)
 		require.Contains(t, out, "and rejects tls-cert ("+filepath.Join(foreign.dir, "eve.pem")+"): tls: ")
 	}
@@ -240,11 +250,14 @@ func insert(command []string, flags ...string) []string {
 // Errors name where a wrong value comes from, and a wrong configuration ends with code 2.
 func TestSourcesAreNamed(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, exits(t, 2, endpoint("nowhere"), leased, "list"), "endpoint (nowhere, from LEASED_ENDPOINT) must be HOST:PORT")
-	require.Contains(t, exits(t, 2, []string{"LEASED_TLS_CA=/missing"}, leased, "list"), "tls-ca (/missing, from LEASED_TLS_CA)")
+	require.Contains(t, exits(t, 2, endpoint("nowhere"), leased, "list"), "endpoint (nowhere, from LEASED_ENDPOINT) "+
+		"must be HOST:PORT")
+	require.Contains(t, exits(t, 2, []string{"LEASED_CLIENT_TLS_CA=/missing"}, leased, "list"),
+		"tls-ca (/missing, from LEASED_CLIENT_TLS_CA)")
 	require.Contains(t, exits(t, 2, nil, leased, "list", "--tls-ca=/missing"), "read tls-ca (/missing): ")
 	dir := t.TempDir()
-	serve := []string{leased, "serve", "--id=one", "--data=" + filepath.Join(dir, "one"), "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
+	serve := []string{leased, "serve", "--id=one", "--data=" + filepath.Join(dir, "one"), "--listen=127.0.0.1:0",
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	require.Contains(t, exits(t, 2, []string{"LEASED_USERS=/missing"}, serve...), "users is from LEASED_USERS")
 	file := filepath.Join(dir, "leased.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("log-level: info\nsigning-key-file: /missing\n"), 0o600))

@@ -92,7 +92,8 @@ func TestRollingUpgrade(t *testing.T) {
 	for _, api := range c.apis {
 		take(t, api, "report/warm") // waits until each member has applied the policy
 	}
-	load := &upgradeLoad{t: t, gate: fencing.NewFence(fencing.Rule{MaxJump: fencing.Unbounded}), last: map[fencing.Resource]fencing.Token{}}
+	load := &upgradeLoad{t: t, gate: fencing.NewFence(fencing.Rule{MaxJump: fencing.Unbounded}),
+		last: map[fencing.Resource]fencing.Token{}}
 	clients, held := dialForUpgrade(t, c)
 	must(t, c.env(), leased, "acquire", "kept/http", "--ttl=1h", "--holder=operator")
 

@@ -35,7 +35,8 @@ func (p *process) reload(says string) {
 // httpCode returns the HTTP status of a call.
 func httpCode(t *testing.T, api, path string, headers ...string) string {
 	t.Helper()
-	args := []string{"-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "content-type: application/json", "-d", `{"resource":"a"}`}
+	args := []string{"-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "content-type: application/json", "-d",
+		`{"resource":"a"}`}
 	for _, h := range headers {
 		args = append(args, "-H", h)
 	}
@@ -73,21 +74,25 @@ func TestUsers(t *testing.T) {
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "192.0.2.1:7420")
 
-	for _, args := range [][]string{{"list", "--secret-file=" + alice}, {"user", "list", "--users=" + alice}, {"user", "add", alice, "--users=" + file},
-		{"user", "list", "--users=" + path}, {alice}, {"serve", "--data=x", "--bootstrap-expect=1", "--print-config", "--secret-file=" + alice}} {
+	for _, args := range [][]string{{"list", "--secret-file=" + alice}, {"user", "list", "--users=" + alice},
+		{"user", "add", alice, "--users=" + file},
+		{"user", "list", "--users=" + path}, {alice}, {"serve", "--data=x", "--bootstrap-expect=1", "--print-config",
+			"--secret-file=" + alice}} {
 		out, code := call(t, endpoint(api), append([]string{leased}, args...)...)
 		require.NotZero(t, code, out)
 		require.NotContains(t, out, alice, "%.12q", args)
 	}
 	for _, args := range [][]string{{"list"}, {"list", "--help"}, {"user", "list"}, {"user", "list", "--help"}} {
-		out, _ := call(t, append(endpoint(api), "LEASED_SECRET_FILE="+alice, "LEASED_USERS="+alice), append([]string{leased}, args...)...)
+		out, _ := call(t, append(endpoint(api), "LEASED_CLIENT_SECRET_FILE="+alice, "LEASED_USERS="+alice),
+			append([]string{leased}, args...)...)
 		require.NotContains(t, out, alice, "%v", args)
 	}
-	must(t, append(endpoint(api), "LEASED_SECRET_FILE="+path), leased, "list")
+	must(t, append(endpoint(api), "LEASED_CLIENT_SECRET_FILE="+path), leased, "list")
 
 	bob := addUser(t, file, "bob", "--admin")
 	admin := "cluster, metrics, acquire:*, read:*, break:*, policy:*"
-	require.Regexp(t, `^alice \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\nbob \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\n$`,
+	require.Regexp(t, `^alice \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+
+		`\nbob \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\n$`,
 		must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
 	require.Equal(t, 124, code, "only SIGHUP reloads the file")
@@ -180,19 +185,23 @@ func TestRights(t *testing.T) {
 	}
 	out, code := check("alice", "acquire", "jobs/7")
 	require.Equal(t, []any{"allowed by acquire:jobs/*\n", 0}, []any{out, code})
-	for _, denied := range [][]string{{"alice", "acquire", "job"}, {"alice", "break", "jobs/7"}, {"alice", "cluster"}, {"alice", "acquire", "job*"}} {
+	for _, denied := range [][]string{{"alice", "acquire", "job"}, {"alice", "break", "jobs/7"}, {"alice", "cluster"},
+		{"alice", "acquire", "job*"}} {
 		out, code := check(denied...)
 		require.Equal(t, 119, code, out)
 		require.Contains(t, out, "leased user allow alice")
 	}
-	for _, wrong := range [][]string{{"eve", "acquire", "a"}, {"alice", "write", "a"}, {"alice", "acquire"}, {"alice", "acquire", "a", "b"}} {
+	for _, wrong := range [][]string{{"eve", "acquire", "a"}, {"alice", "write", "a"}, {"alice", "acquire"},
+		{"alice", "acquire", "a", "b"}} {
 		out, code := check(wrong...)
 		require.Equal(t, 2, code, out)
 	}
 
 	must(t, env(alice), leased, "run", "jobs/7", "--", "true")
-	for _, args := range [][]string{{"run", "other", "--", "true"}, {"acquire", "other"}, {"inspect", "other"}, {"list", "other"}, {"watch", "other"},
-		{"break", "jobs/7", "--token=1"}, {"policy", "set", "jobs/", "--mode=correctness"}, {"cluster", "status"}, {"redis", "status"}} {
+	for _, args := range [][]string{{"run", "other", "--", "true"}, {"acquire", "other"}, {"inspect", "other"},
+		{"list", "other"}, {"watch", "other"},
+		{"break", "jobs/7", "--token=1"}, {"policy", "set", "jobs/", "--mode=correctness"}, {"cluster", "status"},
+		{"redis", "status"}} {
 		out, code := call(t, env(alice), append([]string{leased}, args...)...)
 		require.Equal(t, 119, code, "%v: %s", args, out)
 		require.Contains(t, out, "leased user allow alice", "%v", args)
@@ -246,7 +255,8 @@ func TestUsersInCluster(t *testing.T) {
 		require.Equal(t, "401", httpCode(t, api, "/v1/inspect"))
 		require.Equal(t, "401", httpCode(t, api, "/v1/inspect", "Leased-Forwarded: a"))
 		var code string
-		eventually(t, func() bool { code = httpCode(t, api, "/v1/inspect", header); return code != "503" && code != "504" }, "for a leader")
+		eventually(t, func() bool { code = httpCode(t, api, "/v1/inspect", header); return code != "503" && code != "504" },
+			"for a leader")
 		require.Equal(t, "200", code, fmt.Sprint(i))
 	}
 	must(t, env, leased, "run", "nightly", "--", "true")

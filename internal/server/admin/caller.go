@@ -28,6 +28,7 @@ func checkCaller(ctx context.Context, id string) error {
 	if transport.Names(leaf, id) {
 		return nil
 	}
-	return fmt.Errorf("%w: a call of member %q came with a certificate (%s) that names the members %q; use a certificate with the URI %s",
+	return fmt.Errorf("%w: a call of member %q came with a certificate (%s) that names the members %q; use a "+
+		"certificate with the URI %s",
 		engine.ErrForbidden, id, leaf.Subject, transport.MemberIDs(leaf), transport.MemberURI(id))
 }

@@ -51,7 +51,7 @@ func (s *Service) askMember(ctx context.Context, address string, member *pb.Memb
 	}
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	status, err := s.Peers.Status(ctx, address)
+	status, err := s.Router.Status(ctx, address)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		member.Error = fmt.Sprintf("%s does not answer within %v", address, memberTimeout)

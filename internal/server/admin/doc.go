@@ -13,4 +13,5 @@
 //   - cluster.go: the state of all members.
 //   - members.go: the members of the Raft cluster.
 //   - snapshot.go: backup and restore.
+//   - build.go: the running build, and the formats that it reads.
 package admin

@@ -7,8 +7,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -17,7 +17,8 @@ import (
 // them. Only the leader knows what the fleet is waiting for.
 func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFleetResponse, error) {
 	state := s.Router.Node.Efficiency()
-	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version, Floor: uint64(state.Floor),
+	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version,
+		Floor:   uint64(state.Floor),
 		Ceiling: uint64(state.Ceiling), Ready: s.Router.Node.Topology().Ready, Next: wire.FromFleet(state.Next)}
 	backend, err := s.Router.Redis.Backend()
 	switch {
@@ -54,7 +55,7 @@ func (s *Service) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetF
 	if err != nil {
 		return nil, err
 	}
-	if err := s.requireLeader(); err != nil {
+	if err := s.Router.RequireLeader(); err != nil {
 		return nil, err
 	}
 	if err := s.checkFleet(fleet, r.Force); err != nil {
@@ -83,13 +84,16 @@ func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
 		}
 		switch {
 		case fleet.IsZero():
-			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first", engine.ErrInvalid, p.Prefix)
+			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first",
+				engine.ErrInvalid, p.Prefix)
 		case p.Filled().TTL > fleet.MaxTTL:
-			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", engine.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
+			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", engine.ErrInvalid,
+				fleet.MaxTTL, p.Filled().TTL, p.Prefix)
 		}
 	}
 	if fleet.IsZero() && !force {
-		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force to end it", engine.ErrInvalid)
+		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force "+
+			"to end it", engine.ErrInvalid)
 	}
 	return nil
 }
@@ -109,7 +113,8 @@ func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	if err == nil {
 		return nil
 	}
-	refused := fmt.Errorf("the new Redis nodes cannot be used, so nothing was changed (force changes the fleet anyway): %s", oneLine(err))
+	refused := fmt.Errorf("the new Redis nodes cannot be used, so nothing was changed (force changes the fleet "+
+		"anyway): %s", oneLine(err))
 	if errors.Is(err, redlockadapter.ErrNodeSetup) {
 		return invalid(refused)
 	}
@@ -121,9 +126,10 @@ func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 func (s *Service) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (*pb.ProvideFloorResponse, error) {
 	floor := fencing.Token(r.Floor)
 	if !floor.Valid() {
-		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", engine.ErrInvalid, r.Floor, fencing.MaxToken)
+		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", engine.ErrInvalid, r.Floor,
+			fencing.MaxToken)
 	}
-	if err := s.requireLeader(); err != nil {
+	if err := s.Router.RequireLeader(); err != nil {
 		return nil, err
 	}
 	return &pb.ProvideFloorResponse{}, policyError(s.Keeper.ProvideFloor(ctx, floor, r.Force))

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -83,12 +83,12 @@ func (s *Service) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse
 		return nil, fmt.Errorf("%w: member %s already belongs to a cluster of %d; only a new member can join one",
 			engine.ErrInvalid, s.Router.Node.ID(), len(members))
 	}
-	if err := s.Peers.Ping(ctx, r.Address); err != nil {
+	if err := s.Router.Ping(ctx, r.Address); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	return &pb.JoinResponse{}, s.Peers.Join(ctx, r.Address)
+	return &pb.JoinResponse{}, s.Router.Join(ctx, r.Address)
 }
 
 // Remove removes a member from the cluster.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -45,7 +45,8 @@ func (s *Service) votesMissing(ctx context.Context) string {
 	}
 	backend, err := s.Router.Redis.Backend()
 	if err != nil {
-		return fmt.Sprintf("fewer than %d of %d Redis nodes can be used, see 'leased redis status'", len(fleet.Addresses)/2+1, len(fleet.Addresses))
+		return fmt.Sprintf("fewer than %d of %d Redis nodes can be used, see 'leased redis status'", len(fleet.Addresses)/2+1,
+			len(fleet.Addresses))
 	}
 	v := &s.votes
 	v.mu.Lock()
@@ -78,8 +79,9 @@ func missingVotes(nodes []*pb.RedisNode) string {
 func nodeStates(ctx context.Context, backend *redlockadapter.Backend, topology engine.Topology) []*pb.RedisNode {
 	var nodes []*pb.RedisNode
 	for _, n := range backend.NodeStatuses(ctx) {
-		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil, Quarantine: wire.DurationText(n.Quarantine),
-			Skew: wire.DurationText(n.Skew)}
+		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil,
+			Quarantine: wire.DurationText(n.Quarantine),
+			Skew:       wire.DurationText(n.Skew)}
 		if n.Err != nil {
 			node.Error = nodeError(n.Addr, n.Err)
 		}
@@ -123,7 +125,8 @@ func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.R
 // connect connects to any fleet, to look at its nodes. It acquires no locks and
 // recovers no nodes.
 func (s *Service) connect(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: slog.New(slog.DiscardHandler),
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL,
+		Logger:   slog.New(slog.DiscardHandler),
 		Topology: func() engine.Topology { return engine.Topology{Fleet: fleet} }}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, s.RedisOptions(address))
@@ -144,7 +147,8 @@ func nodeError(address string, err error) string {
 	if _, own, found := strings.Cut(text, "see 'leased redis status': "); found {
 		text = own
 	}
-	for _, known := range []string{address + ": ", address + ": ", "node is unreachable; ", "connect to " + address + ": "} {
+	for _, known := range []string{address + ": ", address + ": ", "node is unreachable; ",
+		"connect to " + address + ": "} {
 		text = strings.TrimPrefix(text, known)
 	}
 	return text

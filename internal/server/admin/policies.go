@@ -9,8 +9,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -26,7 +26,8 @@ func (s *Service) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.Se
 		return nil, err
 	}
 	if p.Next != engine.AnyMode {
-		return nil, fmt.Errorf("%w: next (%s) is set by the service; set mode to start a migration", engine.ErrInvalid, p.Next)
+		return nil, fmt.Errorf("%w: next (%s) is set by the service; set mode to start a migration", engine.ErrInvalid,
+			p.Next)
 	}
 	if p.Mode == engine.Efficiency {
 		if err := s.checkEfficiency(ctx, p); err != nil {
@@ -44,7 +45,7 @@ func (s *Service) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.Se
 // checkEfficiency returns an error for a policy that the Redis nodes cannot serve.
 func (s *Service) checkEfficiency(ctx context.Context, p engine.Policy) error {
 	if s.Router.Node.Topology().Fleet.IsZero() {
-		if err := s.requireLeader(); err != nil {
+		if err := s.Router.RequireLeader(); err != nil {
 			return err
 		}
 		if err := s.Keeper.Seed(ctx); err != nil {
@@ -54,10 +55,12 @@ func (s *Service) checkEfficiency(ctx context.Context, p engine.Policy) error {
 	fleet := s.Router.Node.Topology().Fleet
 	switch {
 	case fleet.IsZero():
-		return fmt.Errorf("%w: set policy for %q: the service has no Redis nodes for efficiency mode; set them with 'leased redis fleet set'",
+		return fmt.Errorf("%w: set policy for %q: the service has no Redis nodes for efficiency mode; set them with "+
+			"'leased redis fleet set'",
 			engine.ErrUnsupported, p.Prefix)
 	case p.Filled().TTL > fleet.MaxTTL:
-		return fmt.Errorf("%w: set policy for %q: ttl (%v) must be at most the longest TTL of the Redis fleet (%v) in efficiency mode",
+		return fmt.Errorf("%w: set policy for %q: ttl (%v) must be at most the longest TTL of the Redis fleet (%v) in "+
+			"efficiency mode",
 			engine.ErrInvalid, p.Prefix, p.Filled().TTL, fleet.MaxTTL)
 	}
 	return nil
@@ -134,7 +137,8 @@ func (s *Service) migrationOf(prefix string) *pb.Migration {
 
 func (s *Service) migration(m machine.Migration) *pb.Migration {
 	step, _ := s.Keeper.Progress()
-	return &pb.Migration{Prefix: m.Prefix, From: wire.ModeText(m.From), To: wire.ModeText(m.To), Version: m.Version, Now: m.Now,
+	return &pb.Migration{Prefix: m.Prefix, From: wire.ModeText(m.From), To: wire.ModeText(m.To), Version: m.Version,
+		Now:        m.Now,
 		WaitingFor: step.Migrations[m.Prefix], Holders: int32(m.Holders)}
 }
 

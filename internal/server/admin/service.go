@@ -7,7 +7,6 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/fleet"
-	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -16,7 +15,6 @@ import (
 type Config struct {
 	Router *routing.Router
 	Keeper *fleet.Keeper
-	Peers  *peers.Client
 	// RedisOptions returns the connection options of a Redis node.
 	RedisOptions func(address string) *redis.Options
 	// FilePolicies returns the policies of this member's configuration file.
@@ -37,11 +35,3 @@ type Service struct {
 
 // New returns a Service.
 func New(config Config) *Service { return &Service{Config: config} }
-
-// requireLeader returns an error that names the leader unless this member leads.
-func (s *Service) requireLeader() error {
-	if s.Router.Node.Leads() {
-		return nil
-	}
-	return s.Router.NotLeader()
-}

@@ -27,14 +27,16 @@ func (s *Service) InspectSnapshot(stream pb.ClusterService_InspectSnapshotServer
 	if err != nil {
 		return snapshotError(err)
 	}
-	return stream.SendAndClose(&pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256, ChainIndex: info.ChainIndex,
-		ChainHash: info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
-		Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)})
+	return stream.SendAndClose(&pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256,
+		ChainIndex: info.ChainIndex,
+		ChainHash:  info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation,
+		Sessions: int64(info.Counts.Sessions),
+		Locks:    int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)})
 }
 
 // RestoreSnapshot replaces the state of the cluster.
 func (s *Service) RestoreSnapshot(stream pb.ClusterService_RestoreSnapshotServer) error {
-	if err := s.requireLeader(); err != nil { // before it reads the file
+	if err := s.Router.RequireLeader(); err != nil { // before it reads the file
 		return err
 	}
 	floor, err := s.Router.Node.RestoreSnapshot(stream.Context(), &chunkReader{recv: stream.Recv})

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/build"
+	"github.com/leased-project/leased/fencing"
 )
 
 // maxBacklog is the number of entries up to which a member counts as caught up. Under
@@ -18,11 +18,13 @@ func (s *Service) Stopping() { s.stopping.Store(true) }
 // Status returns the state of this member.
 func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	n := s.Router.Node.Status()
-	response := &pb.StatusResponse{Id: n.ID, RaftAddress: n.Address, ApiAddress: s.Router.Address, State: n.State, Serves: n.Serves,
-		Leader: n.Leader, LeaderApiAddress: s.Router.LeaderAddress(), Term: n.Term, Generation: n.Generation, LastIndex: n.LastIndex,
+	response := &pb.StatusResponse{Id: n.ID, RaftAddress: n.Address, ApiAddress: s.Router.Address, State: n.State,
+		Serves: n.Serves,
+		Leader: n.Leader, LeaderApiAddress: s.Router.LeaderAddress(), Term: n.Term, Generation: n.Generation,
+		LastIndex:   n.LastIndex,
 		CommitIndex: n.Commit, AppliedIndex: n.Applied, ChainIndex: n.Chain.Index, ChainHash: n.Chain.String(),
 		LastToken: uint64(n.LastToken), Sessions: int64(n.Counts.Sessions), Locks: int64(n.Counts.Locks),
-		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version, Build: build.Info(s.Version)}
+		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version, Build: BuildInfo(s.Version)}
 	for _, m := range n.Members {
 		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == n.Leader, WentBack: m.WentBack}
 		if m.LagKnown {
@@ -57,8 +59,25 @@ func (s *Service) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthRe
 		response.Reason = "locks in efficiency mode only: " + limited
 	case missing != "":
 		response.Reason = "locks in correctness mode only: " + missing
+	case s.largestToken() > fencing.DefaultMaxJump/2:
+		response.Reason = fmt.Sprintf("tokens have reached %d, more than half of what a gate admits as the first token "+
+			"of a resource: "+
+			"raise the bound of the gates, see LeasedTokensNearBound in docs/ALERTS.md", s.largestToken())
 	}
 	return response, nil
+}
+
+// largestToken returns the largest token of both modes, as far as this member knows.
+func (s *Service) largestToken() fencing.Token {
+	largest := s.Router.Node.Status().LastToken
+	if backend, err := s.Router.Redis.Backend(); err == nil {
+		for _, n := range backend.NodesSeen() {
+			if n.Report.Live != nil {
+				largest = max(largest, n.Report.Live.Max)
+			}
+		}
+	}
+	return largest
 }
 
 // Serving reports whether Health would be "serving". It asks the Redis nodes only if
@@ -79,7 +98,8 @@ func (s *Service) problems() (reason, limited string) {
 	case s.stopping.Load():
 		return "member " + node.ID() + " is shutting down", ""
 	case state.Restored && !state.Fleet.IsZero():
-		return "the restored log has not caught up with the Redis nodes, and no lock is granted; see 'leased redis status'", ""
+		return "the restored log has not caught up with the Redis nodes, and no lock is granted; see 'leased redis status'",
+			""
 	case node.Leads():
 		return "", ""
 	}

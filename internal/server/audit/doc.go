@@ -8,8 +8,8 @@
 // Files, in reading order:
 //
 //   - record.go: [Record], one line, and its [Event].
-//   - caller.go: [Caller], the user and the address of a call.
-//   - calls.go: which calls are recorded.
+//   - calls.go: [Caller], the user and the address of a call, and what is recorded of it.
+//     Package calls has the event of each call.
 //   - log.go: [Log], the queue in front of the file.
 //   - writer.go: the goroutine that writes the file.
 package audit

@@ -58,7 +58,8 @@ func Open(config Config) (*Log, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	l := &Log{config: config, reopen: make(chan struct{}, 1), lossy: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &Log{config: config, reopen: make(chan struct{}, 1), lossy: make(chan struct{}, 1), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	if config.Path == "" {
 		close(l.done)
 		return l, nil
@@ -78,13 +79,14 @@ func Open(config Config) (*Log, error) {
 // and counted. Refusals may use only half of the queue, so that a caller without any
 // right cannot displace other lines.
 func (l *Log) Write(ctx context.Context, r Record) {
-	debug := l.config.Logger.Enabled(ctx, slog.LevelDebug)
-	if l.queue == nil && !debug {
+	if !l.Enabled(ctx) {
 		return
 	}
 	r.Time, r.Member = l.config.Clock.Now().Time().UTC(), l.config.Member
-	CallerOf(ctx).fill(&r)
-	if debug {
+	if c, ok := ctx.Value(callerKey{}).(*Caller); ok {
+		r.Address, r.Via, r.User = c.Address, c.Via, c.User
+	}
+	if l.config.Logger.Enabled(ctx, slog.LevelDebug) {
 		l.config.Logger.LogAttrs(ctx, slog.LevelDebug, "audit", r.attributes()...)
 	}
 	if l.queue == nil {
@@ -99,6 +101,12 @@ func (l *Log) Write(ctx context.Context, r Record) {
 	default:
 		l.lose(1)
 	}
+}
+
+// Enabled reports whether Write records anything, so that callers need not describe an event
+// in vain.
+func (l *Log) Enabled(ctx context.Context) bool {
+	return l.queue != nil || l.config.Logger.Enabled(ctx, slog.LevelDebug)
 }
 
 // lose counts lost lines, and wakes warn.
@@ -147,7 +155,8 @@ func (l *Log) warn() {
 		case <-l.stop:
 			return
 		}
-		l.config.Logger.Warn("lost lines of the audit log", "file", l.config.Path, "lost", l.Lost(), "error", l.writer.failure())
+		l.config.Logger.Warn("lost lines of the audit log", "file", l.config.Path, "lost", l.Lost(), "error",
+			l.writer.failure())
 		select {
 		case <-time.After(warnInterval):
 		case <-l.stop:

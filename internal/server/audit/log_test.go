@@ -19,9 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -65,9 +65,9 @@ func read(t *testing.T, path string) (records []audit.Record) {
 func TestLinesHaveAllFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := open(t, path)
-	ctx := audit.WithCaller(context.Background(), &audit.Caller{Address: "192.0.2.1:5", Via: "192.0.2.9:1"})
-	audit.Identify(ctx, "alice")
-	l.Write(ctx, audit.Record{Event: audit.Grant, Resources: []string{"x", "y"}, Holder: "h", Token: 7, Mode: "correctness"})
+	ctx := audit.WithCaller(context.Background(), &audit.Caller{Address: "192.0.2.1:5", Via: "192.0.2.9:1", User: "alice"})
+	l.Write(ctx, audit.Record{Event: audit.Grant, Resources: []string{"x", "y"}, Holder: "h", Token: 7,
+		Mode: "correctness"})
 	l.Close()
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -77,7 +77,8 @@ func TestLinesHaveAllFields(t *testing.T) {
 	require.False(t, records[0].Time.IsZero())
 	require.Equal(t, time.UTC, records[0].Time.Location())
 	records[0].Time = time.Time{}
-	require.Equal(t, audit.Record{Member: "a", Event: audit.Grant, User: "alice", Address: "192.0.2.1:5", Via: "192.0.2.9:1", Holder: "h",
+	require.Equal(t, audit.Record{Member: "a", Event: audit.Grant, User: "alice", Address: "192.0.2.1:5",
+		Via: "192.0.2.9:1", Holder: "h",
 		Resources: []string{"x", "y"}, Token: 7, Mode: "correctness"}, records[0])
 
 	again := open(t, path)
@@ -94,7 +95,8 @@ func TestLinesHaveAllFields(t *testing.T) {
 func TestNoSecretInALine(t *testing.T) {
 	path, text := filepath.Join(t.TempDir(), "audit.log"), secret.New()
 	l := open(t, path)
-	for _, r := range []audit.Record{{Holder: text}, {Resources: []string{"a" + text}}, {Detail: `"Bearer ` + text + `"`}, {Subject: text}, {Mode: text}} {
+	for _, r := range []audit.Record{{Holder: text}, {Resources: []string{"a" + text}}, {Detail: `"Bearer ` + text + `"`},
+		{Subject: text}, {Mode: text}} {
 		r.Event = audit.Grant
 		l.Write(context.Background(), r)
 	}
@@ -128,7 +130,8 @@ func TestRotationLosesNothing(t *testing.T) {
 		}
 		for _, r := range read(t, name) {
 			require.Equal(t, next, r.Token)
-			require.LessOrEqual(t, r.Token, uint64(round+1)*each, "the line was written after the rotation, and is in the old file")
+			require.LessOrEqual(t, r.Token, uint64(round+1)*each,
+				"the line was written after the rotation, and is in the old file")
 			next++
 		}
 	}
@@ -145,11 +148,12 @@ func TestBlockedFileLosesLinesAndCountsThem(t *testing.T) {
 	require.NoError(t, err)
 	var logged strings.Builder
 	warned := make(chan struct{})
-	l, err := audit.Open(audit.Config{Path: path, Member: "a", Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-		logged.Write(p)
-		close(warned)
-		return len(p), nil
-	}), nil))})
+	l, err := audit.Open(audit.Config{Path: path, Member: "a",
+		Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			logged.Write(p)
+			close(warned)
+			return len(p), nil
+		}), nil))})
 	require.NoError(t, err)
 	const total = 50_000
 	for i := range total {
@@ -256,7 +260,8 @@ func BenchmarkWrite(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := open(b, path)
 			for b.Loop() {
-				l.Write(ctx, audit.Record{Event: audit.Grant, Resources: []string{"jobs/7"}, Token: 7, Mode: "correctness", Holder: "host:12"})
+				l.Write(ctx, audit.Record{Event: audit.Grant, Resources: []string{"jobs/7"}, Token: 7, Mode: "correctness",
+					Holder: "host:12"})
 			}
 			b.ReportMetric(float64(l.Lost())/float64(b.N), "lost/op")
 		})

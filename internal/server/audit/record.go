@@ -9,10 +9,11 @@ type Event string
 
 // The events.
 const (
-	Grant  Event = "grant"  // a lease was granted
-	Expire Event = "expire" // a lease was lost because it was not renewed
-	Break  Event = "break"  // a lease was taken away from its holder
-	Sign   Event = "sign"   // the service signed the token of a lease
+	Grant   Event = "grant"   // a lease was granted
+	Release Event = "release" // the holder of a lease released it, or closed its session
+	Expire  Event = "expire"  // a lease was lost because it was not renewed
+	Break   Event = "break"   // a lease was taken away from its holder
+	Sign    Event = "sign"    // the service signed the token of a lease
 
 	Unauthenticated Event = "unauthenticated" // a call without a valid secret or certificate was refused
 	Forbidden       Event = "forbidden"       // a call was refused because its user lacks a right

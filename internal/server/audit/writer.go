@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // batchSize is the number of bytes after which the writer stops collecting lines for
@@ -182,8 +182,10 @@ func (w *writer) abort() {
 // attributes returns the fields of a record for the ordinary log.
 func (r *Record) attributes() []slog.Attr {
 	attributes := []slog.Attr{slog.String("event", string(r.Event))}
-	for _, field := range []struct{ name, value string }{{"user", r.User}, {"address", r.Address}, {"method", r.Method}, {"holder", r.Holder},
-		{"resources", strings.Join(r.Resources, ",")}, {"mode", r.Mode}, {"subject", r.Subject}, {"code", r.Code}, {"detail", r.Detail}} {
+	for _, field := range []struct{ name, value string }{{"user", r.User}, {"address", r.Address}, {"method", r.Method},
+		{"holder", r.Holder},
+		{"resources", strings.Join(r.Resources, ",")}, {"mode", r.Mode}, {"subject", r.Subject}, {"code", r.Code},
+		{"detail", r.Detail}} {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, field.value))
 		}

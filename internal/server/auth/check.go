@@ -9,57 +9,88 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Check returns an error that matches engine.ErrForbidden if the user of ctx may not
-// call a gRPC method with this request. request is nil before the request was read:
-// Check then checks what does not depend on it, and must be called again.
-func Check(ctx context.Context, method string, request any) error {
+// The Allow functions return an error that matches engine.ErrForbidden, and says which
+// right to grant, if the user of ctx lacks a right. Without users everyone has all rights.
+
+// AllowAny checks that the user has a right other than Metrics, whichever it is.
+func AllowAny(ctx context.Context, method string) error {
+	a := accountOf(ctx)
+	if a == nil || slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Right != Metrics }) {
+		return nil
+	}
+	return fmt.Errorf("%w: user %s has no right on locks or the cluster, and %s needs one; grant one with `leased "+
+		"user allow %[2]s RULE`, such as 'acquire:jobs/*'",
+		engine.ErrForbidden, a.Name, method)
+}
+
+// AllowMember checks that the user is the account of a member.
+func AllowMember(ctx context.Context, method string, _ any) error {
+	a := accountOf(ctx)
+	if a == nil || a.Member {
+		return nil
+	}
+	return fmt.Errorf("%w: %s requires a member account: only members of the service call it, and user %s is none",
+		engine.ErrForbidden, method, a.Name)
+}
+
+// AllowGlobal checks the right Cluster or Metrics.
+func AllowGlobal(ctx context.Context, right Right, method string) error {
 	a := accountOf(ctx)
 	if a == nil {
 		return nil
 	}
-	n, known := methods[method]
-	switch {
-	case !known:
-		return fmt.Errorf("%w: %s has no entry in the table of rights", engine.ErrForbidden, method)
-	case n.anyRight && !slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Right != Metrics }):
-		return fmt.Errorf("%w: user %s has no right on locks or the cluster, and %s needs one; grant one with `leased user allow %[2]s RULE`, such as 'acquire:jobs/*'",
-			engine.ErrForbidden, a.Name, method)
-	case n.member && a.Member:
-	case n.member && !n.cluster:
-		return fmt.Errorf("%w: %s requires a member account, and user %s is not one; use the secret of an account made with `leased user add --member`",
-			engine.ErrForbidden, method, a.Name)
-	case n.cluster:
-		if _, ok := a.Rules.Find(Cluster, ""); !ok {
-			return fmt.Errorf("%w: user %s lacks the right cluster, which %s requires; grant it with `leased user allow %[2]s cluster`",
-				engine.ErrForbidden, a.Name, method)
+	if _, ok := a.Rules.Find(right, ""); ok {
+		return nil
+	}
+	return fmt.Errorf("%w: user %s lacks the right %s, which %s requires; grant it with `leased user allow %[2]s %[3]s`",
+		engine.ErrForbidden, a.Name, right, method)
+}
+
+// Allow checks a right on locks. A request without a name needs the right on any lock; the
+// service rejects it with a better error.
+func Allow(ctx context.Context, right Right, locks ...string) error {
+	a := accountOf(ctx)
+	if a == nil {
+		return nil
+	}
+	named := false
+	for _, name := range locks {
+		if name == "" {
+			continue
 		}
-	case n.request != nil && request != nil:
-		return n.request(a, request)
+		named = true
+		if _, ok := a.Rules.Find(right, name); !ok {
+			return fmt.Errorf("%w: user %s lacks the right %s on lock %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s'`",
+				engine.ErrForbidden, a.Name, right, name)
+		}
+	}
+	if !named {
+		return AllowSome(ctx, right, "")
 	}
 	return nil
 }
 
-// AllowMetrics returns an error that matches engine.ErrForbidden if the user of ctx lacks
-// the right Metrics.
-func AllowMetrics(ctx context.Context) error {
+// AllowPrefix checks a right on all locks with a prefix.
+func AllowPrefix(ctx context.Context, right Right, prefix string) error {
+	return allowPrefix(ctx, right, prefix, Rules.FindPrefix)
+}
+
+// AllowSome checks a right on some of the locks with a prefix.
+func AllowSome(ctx context.Context, right Right, prefix string) error {
+	return allowPrefix(ctx, right, prefix, Rules.findOverlap)
+}
+
+func allowPrefix(ctx context.Context, right Right, prefix string, find func(Rules, Right, string) (Rule, bool)) error {
 	a := accountOf(ctx)
 	if a == nil {
 		return nil
 	}
-	if _, ok := a.Rules.Find(Metrics, ""); !ok {
-		return fmt.Errorf("%w: user %s lacks the right metrics, which /metrics requires; grant it with `leased user allow %[2]s metrics`",
-			engine.ErrForbidden, a.Name)
+	if _, ok := find(a.Rules, right, prefix); ok {
+		return nil
 	}
-	return nil
-}
-
-// Allow returns an error that matches engine.ErrForbidden if the user of ctx lacks a
-// right on a lock.
-func Allow(ctx context.Context, right Right, lock string) error {
-	if a := accountOf(ctx); a != nil {
-		return a.allowAll(right, lock)
-	}
-	return nil
+	return fmt.Errorf("%w: user %s lacks the right %s on the locks with the prefix %q; grant it with `leased user "+
+		"allow %[2]s '%[3]s:%[4]s*'`",
+		engine.ErrForbidden, a.Name, right, prefix)
 }
 
 // Can reports whether the user of ctx has a right on a lock.
@@ -104,48 +135,11 @@ func Visible(ctx context.Context, status engine.Status) engine.Status {
 		parties = slices.Clone(parties)
 		for i := range parties {
 			if p := &parties[i]; !Owns(ctx, p.User) {
-				p.Token, p.Nonce, p.Session = fencing.None, 0, engine.SessionID{}
+				p.Token, p.Nonce, p.Session, p.Client = fencing.None, 0, engine.SessionID{}, ""
 			}
 		}
 		return parties
 	}
 	status.Holders, status.Waiters = hide(status.Holders), hide(status.Waiters)
 	return status
-}
-
-// allowAll checks a right on locks. A request without a name needs the right on any
-// lock; the service rejects it with a better error.
-func (a *account) allowAll(right Right, locks ...string) error {
-	locks = slices.DeleteFunc(locks, func(name string) bool { return name == "" })
-	if len(locks) == 0 {
-		return a.allowSome(right, "")
-	}
-	for _, name := range locks {
-		if _, ok := a.Rules.Find(right, name); !ok {
-			return fmt.Errorf("%w: user %s lacks the right %s on lock %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s'`",
-				engine.ErrForbidden, a.Name, right, name)
-		}
-	}
-	return nil
-}
-
-// allowPrefix checks a right on all locks with a prefix.
-func (a *account) allowPrefix(right Right, prefix string) error {
-	if _, ok := a.Rules.FindPrefix(right, prefix); !ok {
-		return a.lacksOnPrefix(right, prefix)
-	}
-	return nil
-}
-
-// allowSome checks a right on some of the locks with a prefix.
-func (a *account) allowSome(right Right, prefix string) error {
-	if _, ok := a.Rules.findOverlap(right, prefix); !ok {
-		return a.lacksOnPrefix(right, prefix)
-	}
-	return nil
-}
-
-func (a *account) lacksOnPrefix(right Right, prefix string) error {
-	return fmt.Errorf("%w: user %s lacks the right %s on the locks with the prefix %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s*'`",
-		engine.ErrForbidden, a.Name, right, prefix)
 }

@@ -8,8 +8,7 @@
 //
 //   - rules.go: [Right], [Rule] and [Rules].
 //   - users.go: [User], [Users], and the user of a context.
-//   - methods.go: what each method requires of its caller.
-//   - check.go: [Check], for a call, and [Allow], for a lock.
+//   - check.go: [Allow], and what else a call may require of its user. Package calls has
+//     the table of what each call requires.
 //   - certificate.go: the client certificate of a connection.
-//   - calls.go: authentication of gRPC and HTTP calls.
 package auth

@@ -6,14 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // FuzzRule checks that a rule has one text form, and that it grants its right on the
 // names of its pattern only.
 func FuzzRule(f *testing.F) {
-	for _, text := range []string{"acquire:jobs/*", "read:*", "break:a", "cluster", "cluster:*", "acquire:", "acquire:*a", "acquire:a**", "nonsense:a", ":", "acquire:a:b", "acquire:\x00"} {
+	for _, text := range []string{"acquire:jobs/*", "read:*", "break:a", "cluster", "cluster:*", "acquire:", "acquire:*a",
+		"acquire:a**", "nonsense:a", ":", "acquire:a:b", "acquire:\x00"} {
 		f.Add(text, "jobs/7")
 		f.Add(text, "a")
 	}
@@ -27,7 +28,8 @@ func FuzzRule(f *testing.F) {
 		for _, right := range append(lockRights, Cluster) {
 			_, granted := Rules{rule}.Find(right, name)
 			prefix, isPrefix := strings.CutSuffix(rule.Pattern, "*")
-			want := right == rule.Right && (right == Cluster || name == rule.Pattern || isPrefix && strings.HasPrefix(name, prefix))
+			want := right == rule.Right && (right == Cluster || name == rule.Pattern || isPrefix &&
+				strings.HasPrefix(name, prefix))
 			require.Equal(t, want, granted, "%s on %q by %q", right, name, text)
 			if _, all := (Rules{rule}).FindPrefix(right, name); all && right != Cluster {
 				_, granted := Rules{rule}.Find(right, name+"x")
@@ -41,7 +43,8 @@ func FuzzRule(f *testing.F) {
 func FuzzAuthorization(f *testing.F) {
 	text := "leased_" + strings.Repeat("0a", 32)
 	users := NewUsers([]User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}}})
-	for _, header := range []string{"", "Bearer", "Bearer ", "Bearer " + text, "bearer " + text, "Bearer  " + text, "Bearer " + text + " ", "Basic " + text, text,
+	for _, header := range []string{"", "Bearer", "Bearer ", "Bearer " + text, "bearer " + text, "Bearer  " + text,
+		"Bearer " + text + " ", "Basic " + text, text,
 		"Bearer " + strings.ToUpper(text), "Bearer leased_" + strings.Repeat("00", 32)} {
 		f.Add(header)
 	}

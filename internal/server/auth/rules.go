@@ -45,18 +45,23 @@ func ParseRule(text string) (Rule, error) {
 	prefix := strings.TrimSuffix(pattern, "*")
 	switch {
 	case !r.Right.hasPattern() && hasPattern:
-		return Rule{}, fmt.Errorf("%w: rule %q: the right %s has no pattern; write %[3]s alone", engine.ErrInvalid, text, right)
+		return Rule{}, fmt.Errorf("%w: rule %q: the right %s has no pattern; write %[3]s alone", engine.ErrInvalid, text,
+			right)
 	case !r.Right.hasPattern():
 		return r, nil
 	case !slices.Contains(lockRights, r.Right):
-		return Rule{}, fmt.Errorf("%w: rule %q: there is no right %q; a rule is acquire, read, break or policy with a pattern, such as acquire:jobs/*, or cluster or metrics",
+		return Rule{}, fmt.Errorf("%w: rule %q: there is no right %q; a rule is acquire, read, break or policy with a "+
+			"pattern, such as acquire:jobs/*, or cluster or metrics",
 			engine.ErrInvalid, text, right)
 	case pattern == "":
-		return Rule{}, fmt.Errorf("%w: rule %q: the right %s needs a pattern: a lock name, or a prefix followed by *, such as %[3]s:jobs/*", engine.ErrInvalid, text, right)
+		return Rule{}, fmt.Errorf("%w: rule %q: the right %s needs a pattern: a lock name, or a prefix followed by *, "+
+			"such as %[3]s:jobs/*", engine.ErrInvalid, text, right)
 	case strings.Contains(prefix, "*"):
-		return Rule{}, fmt.Errorf("%w: rule %q: * stands for the rest of a name, and must be the last character", engine.ErrInvalid, text)
+		return Rule{}, fmt.Errorf("%w: rule %q: * stands for the rest of a name, and must be the last character",
+			engine.ErrInvalid, text)
 	case r.Right == Policy && prefix == pattern:
-		return Rule{}, fmt.Errorf("%w: rule %q: a policy belongs to all locks with a prefix; end the pattern with *, such as policy:jobs/*", engine.ErrInvalid, text)
+		return Rule{}, fmt.Errorf("%w: rule %q: a policy belongs to all locks with a prefix; end the pattern with *, "+
+			"such as policy:jobs/*", engine.ErrInvalid, text)
 	case prefix != "":
 		if err := fencing.Resource(prefix).Validate(); err != nil {
 			return Rule{}, fmt.Errorf("%w: rule %q: %w", engine.ErrInvalid, text, err)

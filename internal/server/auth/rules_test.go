@@ -12,15 +12,19 @@ import (
 )
 
 func TestParseRule(t *testing.T) {
-	for _, text := range []string{"acquire:jobs/*", "read:*", "break:jobs/7", "policy:a b:c*", "cluster", "metrics", "acquire:ä*"} {
+	for _, text := range []string{"acquire:jobs/*", "read:*", "break:jobs/7", "policy:a b:c*", "cluster", "metrics",
+		"acquire:ä*"} {
 		rule, err := auth.ParseRule(text)
 		require.NoError(t, err, text)
 		require.Equal(t, text, rule.String())
 	}
 	for text, message := range map[string]string{
-		"": "there is no right", "acquire": "needs a pattern", "acquire:": "needs a pattern", "cluster:*": "has no pattern", "cluster:": "has no pattern", "metrics:*": "write metrics alone",
-		"write:a": "there is no right", "Acquire:a": "there is no right", "acquire:a*b": "last character", "acquire:**": "last character", "policy:jobs/": "end the pattern with *",
-		"acquire:a\nb": "unprintable", "acquire:" + strings.Repeat("x", 513): "at most 512", " acquire:a": "there is no right",
+		"": "there is no right", "acquire": "needs a pattern", "acquire:": "needs a pattern", "cluster:*": "has no pattern",
+		"cluster:": "has no pattern", "metrics:*": "write metrics alone",
+		"write:a": "there is no right", "Acquire:a": "there is no right", "acquire:a*b": "last character",
+		"acquire:**": "last character", "policy:jobs/": "end the pattern with *",
+		"acquire:a\nb": "unprintable", "acquire:" + strings.Repeat("x", 513): "at most 512",
+		" acquire:a": "there is no right",
 	} {
 		_, err := auth.ParseRule(text)
 		require.ErrorIs(t, err, engine.ErrInvalid, text)

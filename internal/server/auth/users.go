@@ -8,10 +8,13 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/leased-project/leased/internal/server/audit"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // User is a caller that the service accepts.
@@ -97,7 +100,8 @@ func (u *Users) Replace(list []User) {
 	u.current.Store(&next)
 	for key, a := range old {
 		if next[key] != a {
-			a.remove(fmt.Errorf("%w: user %s was removed or changed, or its secret was removed, while the call was running", engine.ErrUncertain, a.Name))
+			a.remove(fmt.Errorf("%w: user %s was removed or changed, or its secret was removed, while the call was running",
+				engine.ErrUncertain, a.Name))
 		}
 	}
 }
@@ -121,12 +125,14 @@ func (u *Users) find(caller credential) (*account, error) {
 		return a, err
 	}
 	if !a.Member {
-		return nil, fmt.Errorf("%w: user %s is not a member account, and only members forward calls for other users; remove the header %s",
+		return nil, fmt.Errorf("%w: user %s is not a member account, and only members forward calls for other users; "+
+			"remove the header %s",
 			engine.ErrForbidden, a.Name, UserHeader)
 	}
 	a, ok := accounts[accountKey{name: caller.user}]
 	if !ok {
-		return nil, fmt.Errorf("%w: a member forwarded a call of user %s, whom this member does not know; all members need the same users",
+		return nil, fmt.Errorf("%w: a member forwarded a call of user %s, whom this member does not know; all members "+
+			"need the same users",
 			wire.ErrUnauthenticated, caller.user)
 	}
 	return a, nil
@@ -170,7 +176,8 @@ func findByCertificate(accounts map[accountKey]*account, subject string) (*accou
 			return a, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the call has no secret, and no user has the certificate %q; add one with `leased user add --certificate`",
+	return nil, fmt.Errorf("%w: the call has no secret, and no user has the certificate %q; add one with `leased user "+
+		"add --certificate`",
 		wire.ErrUnauthenticated, subject)
 }
 
@@ -182,6 +189,9 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
+// HasUser reports whether a call was authenticated. Without users none is.
+func HasUser(ctx context.Context) bool { return accountOf(ctx) != nil }
+
 // UserName returns the name of the authenticated user, or "" if the service has no
 // users.
 func UserName(ctx context.Context) string {
@@ -191,20 +201,53 @@ func UserName(ctx context.Context) string {
 	return ""
 }
 
-// authenticate returns a context that carries the user and that ends when the user or
-// its secret is removed. The caller must call done.
-func (u *Users) authenticate(ctx context.Context, caller credential) (authenticated context.Context, done func(), err error) {
+// UserHeader is the header with which a member names the user for whom it forwards a
+// call. It is accepted from member accounts only.
+const UserHeader = "Leased-User"
+
+// IsForwarded reports whether a member made the call of ctx for a user. Only Authenticate
+// knows whether it may.
+func (u *Users) IsForwarded(ctx context.Context) bool {
+	return u != nil && header(ctx, UserHeader) != ""
+}
+
+// header returns a header of a call, empty if there is none.
+func header(ctx context.Context, name string) string {
+	if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Authenticate returns a context that carries the user of a call and that ends when the
+// user or its secret is removed. The caller must call done. A call that another member
+// forwarded is authenticated too, since anyone can set the header that marks it.
+func (u *Users) Authenticate(ctx context.Context) (authenticated context.Context, done func(), err error) {
 	if u == nil {
 		return ctx, func() {}, nil
+	}
+	caller := credential{headers: metadata.ValueFromIncomingContext(ctx, "authorization"), user: header(ctx, UserHeader)}
+	if p, ok := peer.FromContext(ctx); ok {
+		if secure, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			caller.certificate = subjectOf(secure.State)
+		}
 	}
 	a, err := u.find(caller)
 	if err != nil {
 		return nil, nil, err
 	}
-	audit.Identify(ctx, a.Name)
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, contextKey{}, a))
 	stop := context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }, nil
+}
+
+// Removed returns a channel that is closed when the user of ctx is removed. Without users
+// it is nil.
+func Removed(ctx context.Context) <-chan struct{} {
+	if a := accountOf(ctx); a != nil {
+		return a.ctx.Done()
+	}
+	return nil
 }
 
 // CallError returns the error of a call: err, or if the user was removed while the

@@ -54,7 +54,7 @@ func testFirstSteps(t *testing.T, m *member) {
 
 // Changes of locks appear without a reload, and rows are updated in their places.
 func testLive(t *testing.T, m *member) {
-	p := open(t, m, "#/?prefix=live/")
+	p := open(t, m, "#/?search=live/")
 	p.shows(".empty", "No lock in use matches")
 	m.hold(t, "live/a", "ann")
 	p.untilRows("live/a")
@@ -66,14 +66,15 @@ func testLive(t *testing.T, m *member) {
 	p.shows("td.queue", "1")
 	m.hold(t, "live/b", "eve")
 	p.untilRows("live/a", "live/b")
-	require.True(t, value[bool](p, `window.row === document.querySelector(".locks tbody tr")`), "the row is the same element")
+	require.True(t, value[bool](p, `window.row === document.querySelector(".locks tbody tr")`),
+		"the row is the same element")
 	require.Empty(t, p.console())
 }
 
-// The search field selects by prefix, the URL keeps the selection, and "/" focuses it.
+// The search field selects by name, holder and user, the URL keeps the selection, and "/" focuses it.
 func testSearch(t *testing.T, m *member) {
 	m.hold(t, "search/a", "ann")
-	m.hold(t, "search/b", "ann")
+	m.hold(t, "search/b", "the-searched-holder")
 	p := open(t, m, "#/cluster")
 	p.until(`document.querySelector(".cluster tbody tr")`)
 	p.keys("/")
@@ -82,9 +83,12 @@ func testSearch(t *testing.T, m *member) {
 	p.untilRows("search/a", "search/b")
 	p.keys("b")
 	p.untilRows("search/b")
-	require.Equal(t, "#/?prefix=search%2Fb", value[string](p, "location.hash"))
+	require.Equal(t, "#/?search=search%2Fb", value[string](p, "location.hash"))
 	p.keys("c")
 	p.shows(".empty", "No lock in use matches")
+	p.until(`Number(document.querySelector(".totals dd").textContent.replace(",", "")) >= 2`) // of all locks
+	p.enter("#search", "Searched-Hold")
+	p.untilRows("search/b")
 	require.Empty(t, p.console())
 }
 
@@ -97,7 +101,7 @@ func testSort(t *testing.T, m *member) {
 	m.await(t, "sort/c", "ben")
 	m.await(t, "sort/c", "eve")
 	m.post(t, "report-refusal", "", map[string]any{"resource": "sort/b", "token": 1, "mark": 2, "gate": "sql"})
-	p := open(t, m, "#/?prefix=sort/")
+	p := open(t, m, "#/?search=sort/")
 	p.untilRows("sort/c", "sort/b", "sort/a")
 	p.click("th.name button")
 	p.untilRows("sort/a", "sort/b", "sort/c")
@@ -114,7 +118,7 @@ func testPages(t *testing.T, m *member) {
 	for i := range 105 {
 		m.hold(t, fmt.Sprintf("pages/%03d", i), "ann")
 	}
-	p := open(t, m, "#/?prefix=pages/")
+	p := open(t, m, "#/?search=pages/")
 	p.shows(".pager", "1 to 100 of 105")
 	require.Len(t, p.rows(), 100)
 	p.click(".pager button:last-child")
@@ -124,7 +128,8 @@ func testPages(t *testing.T, m *member) {
 
 // The page of a lock shows who holds it, the queue, and its history with refused writes.
 func testLock(t *testing.T, m *member) {
-	first := m.post(t, "acquire", "", map[string]any{"resource": "lock/a", "holder": "ann", "ttl": "1h", "metadata": map[string]string{"build": "4711"}})
+	first := m.post(t, "acquire", "", map[string]any{"resource": "lock/a", "holder": "ann", "ttl": "1h",
+		"metadata": map[string]string{"build": "4711"}})
 	p := open(t, m, lockPage("lock/a"))
 	p.shows(".holder .big", "ann")
 	p.shows(".metadata", "4711")
@@ -132,13 +137,37 @@ func testLock(t *testing.T, m *member) {
 	m.await(t, "lock/a", "ben")
 	m.await(t, "lock/a", "eve")
 	p.until(`[...document.querySelectorAll(".queue .who")].map((who) => who.textContent).join() === "ben,eve"`)
+	p.shows(".stuck", "ann has held it since")
+	p.shows(".stuck", "2 clients wait")
+	p.shows(".stuck", "It last renewed its lease at")
+	p.shows(".stuck", "Its client is 127.0.0.1:")
+	p.shows(".stuck", "Go-http-client")
+	p.shows(".stuck code", fmt.Sprintf("leased break 'lock/a' --token %v", first["token"]))
 	m.post(t, "release", "", map[string]any{"resource": "lock/a", "token": first["token"]})
 	p.shows(".holder .big", "ben")
 	p.shows(".event.released", "ann released the lock")
-	m.post(t, "report-refusal", "", map[string]any{"resource": "lock/a", "token": first["token"], "mark": 77001, "gate": "sql", "holder": "ann"})
+	m.post(t, "report-refusal", "", map[string]any{"resource": "lock/a", "token": first["token"], "mark": 77001,
+		"gate": "sql", "holder": "ann"})
 	p.shows(".event.refused", "the mark is 77001")
 	p.until(`document.querySelector(".timeline .event").classList.contains("refused")`) // the newest is the first
 	p.until(`document.querySelectorAll(".strip rect").length === 2 && document.querySelectorAll(".strip line").length === 1`)
+	require.Empty(t, p.console())
+
+	for _, reader := range []string{"ann", "ben"} {
+		m.post(t, "acquire", "", map[string]any{"resource": "lock/shared", "holder": reader, "ttl": "1h", "shared": true})
+	}
+	p = open(t, m, lockPage("lock/shared"))
+	p.until(`new Set([...document.querySelectorAll(".strip rect")].map((lane) => lane.getAttribute("y"))).size === 2`)
+
+	m.post(t, "acquire", "", map[string]any{"resource": "lock/permits", "ttl": "1h", "permits": 3})
+	p = open(t, m, lockPage("lock/permits"))
+	p.shows(".lock-head", "1 of 3 permits are held")
+	p = open(t, m, "#/?search=lock/permits")
+	p.shows("td.holder", "1 of 3 permits")
+
+	p = open(t, m, "#/nowhere")
+	p.shows("main", "There is no such page")
+	p.shows("#connection", "no such page")
 	require.Empty(t, p.console())
 }
 
@@ -183,7 +212,8 @@ func testKeyboard(t *testing.T, m *member) {
 	p.untilRows("keyboard/a", "keyboard/b")
 	p.keys(kb.ArrowDown)
 	p.until(`document.activeElement.textContent === "keyboard/a"`)
-	require.Equal(t, "solid", value[string](p, `getComputedStyle(document.activeElement.closest("tr")).outlineStyle`), "the focus is visible")
+	require.Equal(t, "solid", value[string](p, `getComputedStyle(document.activeElement.closest("tr")).outlineStyle`),
+		"the focus is visible")
 	p.keys(kb.ArrowDown)
 	p.until(`document.activeElement.textContent === "keyboard/b"`)
 	p.keys(kb.Enter)
@@ -207,10 +237,11 @@ func testPhone(t *testing.T, m *member) {
 	token := m.hold(t, name, "a-holder-with-a-name-that-is-longer-than-the-screen-of-a-phone")
 	m.await(t, name, "ben")
 	m.post(t, "report-refusal", "", map[string]any{"resource": name, "token": 1, "mark": token, "gate": "sql"})
-	p := open(t, m, "#/?prefix=phone/")
+	p := open(t, m, "#/?search=phone/")
 	require.NoError(t, p.Show(390, 844, "light"))
 	for _, view := range []struct{ fragment, ready string }{
-		{"#/?prefix=phone/", ".locks tbody tr"}, {lockPage(name), ".event.refused"}, {"#/cluster", ".cluster tbody tr"}, {"#/policies", ".policies .empty:not([hidden]), .policies tbody tr"},
+		{"#/?search=phone/", ".locks tbody tr"}, {lockPage(name), ".event.refused"}, {"#/cluster", ".cluster tbody tr"},
+		{"#/policies", ".policies .empty:not([hidden]), .policies tbody tr"},
 	} {
 		value[bool](p, fmt.Sprintf("(location.hash = %s, true)", js(view.fragment)))
 		p.until("document.querySelector(%s)", js(view.ready))
@@ -232,10 +263,12 @@ func testColors(t *testing.T, m *member) {
 func testHostileNames(t *testing.T, m *member) {
 	markup := `<img src=x onerror="window.attacked=1">`
 	lock := `hostile/` + markup + `'"><script>window.attacked=1</script>日本語 %2F?#&`
-	m.post(t, "acquire", "", map[string]any{"resource": lock, "holder": markup, "ttl": "1h", "metadata": map[string]string{markup: markup}})
+	m.post(t, "acquire", "", map[string]any{"resource": lock, "holder": markup, "ttl": "1h",
+		"metadata": map[string]string{markup: markup}})
 	m.await(t, lock, `"><svg onload="window.attacked=1">`)
-	m.post(t, "report-refusal", "", map[string]any{"resource": lock, "token": 1, "mark": 2, "gate": "http", "holder": markup})
-	p := open(t, m, "#/?prefix=hostile/")
+	m.post(t, "report-refusal", "", map[string]any{"resource": lock, "token": 1, "mark": 2, "gate": "http",
+		"holder": markup})
+	p := open(t, m, "#/?search=hostile/")
 	p.untilRows(lock)
 	p.shows("td.holder", markup)
 	p.click("td.name a")
@@ -259,7 +292,8 @@ func testContentPolicy(t *testing.T, m *member) {
 	response.Body.Close()
 	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 	require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"))
-	request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+m.Address()+"/v1/break", strings.NewReader(`{"resource":"a","token":1}`))
+	request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+m.Address()+"/v1/break",
+		strings.NewReader(`{"resource":"a","token":1}`))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -291,15 +325,21 @@ func testCluster(t *testing.T, m *member) {
 	p.shows(".cluster tbody tr td.id", "n1")
 	p.until(`/^[0-9a-f]{12} at /.test(document.querySelector(".cluster td.hash").textContent)`)
 	p.shows(".cluster", "the cluster has no Redis nodes")
-	require.True(t, value[bool](p, `document.querySelector(".cluster .message[role=alert]").hidden`), "the replicas do not differ")
+	require.True(t, value[bool](p, `document.querySelector(".cluster .message[role=alert]").hidden`),
+		"the replicas do not differ")
 	require.Empty(t, p.console())
 }
 
 func testPolicies(t *testing.T, m *member) {
 	p := open(t, m, "#/policies")
 	p.shows(".policies .empty", "There are no policies")
-	m.post(t, "set-policy", "", map[string]any{"policy": map[string]any{"prefix": "policies/", "mode": "correctness", "ttl": "42s"}})
+	m.post(t, "set-policy", "", map[string]any{"policy": map[string]any{"prefix": "policies/", "mode": "correctness",
+		"ttl": "42s"}})
 	p.shows(".policies tbody tr", "policies/*")
 	p.shows(".policies tbody tr", "42s")
+	p = open(t, m, lockPage("policies/a")) // links to its policy
+	p.shows(".lock-head a", "policy policies/*")
+	p.click(".lock-head a")
+	p.shows(".policies tbody tr[aria-current]", "policies/*")
 	require.Empty(t, p.console())
 }

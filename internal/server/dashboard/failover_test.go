@@ -62,7 +62,8 @@ func TestLostLeaders(t *testing.T) {
 	members[2].stop()
 	p.shows("#banner", "The connection to the service is lost")
 	p.shows("#connection", "reconnecting")
-	require.Contains(t, value[[]string](p, `[...document.querySelectorAll("#banner a")].map((link) => link.href)`), "http://"+members[1].Address()+"/#/", "the other members")
+	require.Contains(t, value[[]string](p, `[...document.querySelectorAll("#banner a")].map((link) => link.href)`),
+		"http://"+members[1].Address()+"/#/", "the other members")
 	require.Equal(t, []string{"failover/a"}, p.rows(), "the last state stays")
 }
 

@@ -8,27 +8,19 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// The paths of the data. All other paths below /ui/ are files.
-const (
-	MePath   = "/ui/me"
-	LivePath = "/ui/live"
-)
-
-// Config has the parts of a Handler. All are required, except for Users.
+// Config has the parts of a Handler. All are required.
 type Config struct {
+	Chain    *calls.Chain
 	Leases   pb.LeaseServiceServer
 	Policies pb.PolicyServiceServer
 	Redis    pb.RedisServiceServer
 	Cluster  pb.ClusterServiceServer
-	Router   *routing.Router
-	Users    *auth.Users // nil if everyone has all rights
-	Audit    *audit.Log
 	// Local answers from the state of this member, while there is no leader.
 	Local Local
 	// Encode returns a message as JSON.
@@ -48,11 +40,14 @@ type Local struct {
 // Handler serves the page and its data.
 type Handler struct {
 	Config
-	files map[string]file // by path
+	router *routing.Router
+	files  map[string]file // by path
 }
 
 // New returns a Handler.
-func New(config Config) *Handler { return &Handler{Config: config, files: loadFiles()} }
+func New(config Config) *Handler {
+	return &Handler{Config: config, router: config.Chain.Router, files: loadFiles()}
+}
 
 // me is the answer of GET /ui/me.
 type me struct {
@@ -65,7 +60,8 @@ type me struct {
 
 // Me writes who the caller is and which rights it has.
 func (h *Handler) Me(w http.ResponseWriter, r *http.Request) {
-	answer := me{Users: h.Users != nil, User: auth.UserName(r.Context()), Rights: []string{}, Member: h.Router.Node.ID(), Version: h.Version}
+	answer := me{Users: h.Chain.Users != nil, User: auth.UserName(r.Context()), Rights: []string{},
+		Member: h.router.Node.ID(), Version: h.Version}
 	for _, rule := range auth.RulesOf(r.Context()) {
 		answer.Rights = append(answer.Rights, rule.String())
 	}

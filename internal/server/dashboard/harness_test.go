@@ -20,7 +20,6 @@ import (
 
 	"github.com/leased-project/leased/internal/browser"
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -55,11 +54,8 @@ type member struct {
 func startMember(t testing.TB, id, join string, change ...func(*server.Config)) *member {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub,
-		Times: hub.Recorder})
-	require.NoError(t, err)
-	config := server.Config{Node: node, Hub: hub, Logger: quiet, Version: "test"}
+	config := server.Config{Logger: quiet, Version: "test",
+		Raft: raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet}}
 	for _, f := range change {
 		f(&config)
 	}
@@ -67,12 +63,12 @@ func startMember(t testing.TB, id, join string, change ...func(*server.Config)) 
 	require.NoError(t, err)
 	s, err := server.New(config, listener)
 	require.NoError(t, err)
+	node := s.Node()
 	done := make(chan error, 1)
 	go func() { done <- s.Serve() }()
 	m := &member{Server: s, node: node, stop: sync.OnceFunc(func() {
 		_ = s.Close()
 		<-done
-		_ = node.Close()
 	})}
 	t.Cleanup(m.stop)
 	if join == "" {
@@ -102,7 +98,8 @@ func (m *member) call(ctx context.Context, method, secret string, body map[strin
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.Address()+"/v1/"+method, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.Address()+"/v1/"+method,
+		bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +113,8 @@ func (m *member) call(ctx context.Context, method, secret string, body map[strin
 // hold acquires a lock for the rest of the test, and returns its token.
 func (m *member) hold(t testing.TB, lock, holder string) uint64 {
 	t.Helper()
-	return uint64(m.post(t, "acquire", "", map[string]any{"resource": lock, "holder": holder, "ttl": "1h"})["token"].(float64))
+	return uint64(m.post(t, "acquire", "", map[string]any{"resource": lock, "holder": holder,
+		"ttl": "1h"})["token"].(float64))
 }
 
 // await lets a holder wait for a lock, until the test ends.
@@ -127,7 +125,8 @@ func (m *member) await(t testing.TB, lock, holder string) {
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		response, err := m.call(ctx, "acquire", "", map[string]any{"resource": lock, "holder": holder, "ttl": "1h", "wait": "1h"})
+		response, err := m.call(ctx, "acquire", "", map[string]any{"resource": lock, "holder": holder, "ttl": "1h",
+			"wait": "1h"})
 		if err == nil {
 			response.Body.Close()
 		}

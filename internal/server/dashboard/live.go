@@ -16,8 +16,8 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
@@ -79,10 +79,12 @@ func (h *Handler) Live(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.check(r.Context(), view.calls(q)); err != nil {
-		return err
+	for _, c := range view.calls(q) { // once: a stream ends when the rights of its user change
+		if err := h.Chain.Check(r.Context(), c.method, c.request); err != nil {
+			return err
+		}
 	}
-	q.local = !h.Router.Node.Leads()
+	q.local = !h.router.Node.Leads()
 	q.overview.Local = q.local
 	ctx, cancel := context.WithCancel(r.Context())
 	s := &stream{w: w, encode: h.Encode, failed: cancel}
@@ -115,10 +117,11 @@ func parse(values url.Values) (v view, q query, err error) {
 	}
 	v, known := views[values.Get("view")]
 	if !known {
-		return v, q, fmt.Errorf("%w: view (%s) must be locks, lock, cluster or policies", engine.ErrInvalid, values.Get("view"))
+		return v, q, fmt.Errorf("%w: view (%s) must be locks, lock, cluster or policies", engine.ErrInvalid,
+			values.Get("view"))
 	}
 	q.resource = values.Get("resource")
-	q.overview = &pb.OverviewRequest{Prefix: values.Get("prefix"), Mode: values.Get("mode"), Sort: values.Get("sort"),
+	q.overview = &pb.OverviewRequest{Search: values.Get("search"), Mode: values.Get("mode"), Sort: values.Get("sort"),
 		Offset: number("offset"), Limit: number("limit")}
 	return v, q, err
 }
@@ -157,7 +160,7 @@ func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
 			return
 		case <-tick.C:
 		}
-		if h.Router.Node.Leads() == local || local && h.Router.LeaderAddress() != "" {
+		if h.router.Node.Leads() == local || local && h.router.LeaderAddress() != "" {
 			return
 		}
 		now := h.Clock.Now()
@@ -167,7 +170,7 @@ func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
 		}
 		if now.Since(commented) >= keepAwake {
 			commented = now
-			s.write([]byte(": \n\n"))
+			s.comment()
 		}
 	}
 }
@@ -184,8 +187,8 @@ type summary struct {
 }
 
 func (h *Handler) summary(ctx context.Context, local bool) summary {
-	leader, _ := h.Router.Node.Leader()
-	s := summary{Member: h.Router.Node.ID(), Leader: leader, State: h.Router.Node.Status().State, Stale: local,
+	leader, _ := h.router.Node.Leader()
+	s := summary{Member: h.router.Node.ID(), Leader: leader, State: h.router.Node.Status().State, Stale: local,
 		Time: h.Clock.Now().Time().UTC().Format(time.RFC3339Nano)}
 	health, err := h.Cluster.Health(ctx, &pb.HealthRequest{})
 	if err != nil {
@@ -225,7 +228,7 @@ func (s *stream) send(event string, data []byte) {
 	if event != "summary" {
 		s.failure = nil
 	}
-	s.writeLocked(slices.Concat([]byte("event: "+event+"\ndata: "), bytes.TrimRight(data, "\n"), []byte("\n\n")))
+	s.writeEvent(event, data)
 }
 
 // sendJSON writes an event with a value that has a JSON encoding.
@@ -246,17 +249,24 @@ func (s *stream) fail(e *pb.Error) {
 		return
 	}
 	s.failure = data
-	s.writeLocked(slices.Concat([]byte("event: failure\ndata: "), bytes.TrimRight(data, "\n"), []byte("\n\n")))
+	s.writeEvent("failure", data)
 }
 
-func (s *stream) write(data []byte) {
+// comment writes a comment, which keeps proxies from ending a quiet stream.
+func (s *stream) comment() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writeLocked(data)
+	s.write([]byte(": \n\n"))
 }
 
-// writeLocked writes to a client that may be gone or too slow, which ends the stream.
-func (s *stream) writeLocked(data []byte) {
+// writeEvent writes an event. The caller holds mu.
+func (s *stream) writeEvent(event string, data []byte) {
+	s.write(slices.Concat([]byte("event: "+event+"\ndata: "), bytes.TrimRight(data, "\n"), []byte("\n\n")))
+}
+
+// write writes to a client that may be gone or too slow, which ends the stream. The caller
+// holds mu.
+func (s *stream) write(data []byte) {
 	_, err := s.w.Write(data)
 	if err == nil {
 		err = http.NewResponseController(s.w).Flush()

@@ -103,7 +103,8 @@ func change(ctx context.Context, locks *lease.Client, share int, ready func()) (
 			return changes
 		}
 		var err error
-		if held[i], err = locks.Acquire(ctx, names[i], lease.WithTTL(time.Hour), lease.WithHolder(fmt.Sprint("worker-", changes%7))); err != nil {
+		if held[i], err = locks.Acquire(ctx, names[i], lease.WithTTL(time.Hour),
+			lease.WithHolder(fmt.Sprint("worker-", changes%7))); err != nil {
 			return changes
 		}
 		changes++

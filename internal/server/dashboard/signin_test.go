@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // newUser returns a user with rules such as "read:jobs/*", and its secret.
@@ -38,7 +38,9 @@ func TestSignIn(t *testing.T) {
 
 	p := open(t, m, "#/")
 	p.shows(".sign-in", "Sign in")
-	require.Equal(t, "password off", value[string](p, `((input) => input.type + " " + input.autocomplete)(document.querySelector("#secret"))`), "no browser offers to store it")
+	require.Equal(t, "password off",
+		value[string](p, `((input) => input.type + " " + input.autocomplete)(document.querySelector("#secret"))`),
+		"no browser offers to store it")
 	p.enter("#secret", secret.New()+"\r")
 	p.until(`document.querySelector("#sign-in-message").innerText.length > 10`)
 	message := value[string](p, `document.querySelector("#sign-in-message").innerText`)
@@ -68,7 +70,8 @@ func TestSignIn(t *testing.T) {
 	for _, request := range value[[]string](p, `performance.getEntriesByType("resource").map((entry) => entry.name)`) {
 		require.NotContains(t, request, readerSecret)
 	}
-	require.NotContains(t, value[string](p, "location.href + document.cookie + JSON.stringify(localStorage)"), readerSecret)
+	require.NotContains(t, value[string](p, "location.href + document.cookie + JSON.stringify(localStorage)"),
+		readerSecret)
 
 	users.Replace([]auth.User{admin}) // the reader is revoked
 	p.shows(".sign-in", "Sign in")
@@ -83,7 +86,8 @@ func TestSignIn(t *testing.T) {
 	p.shows(".sign-in", "Sign in")
 	require.Equal(t, 0, value[int](p, "sessionStorage.length"))
 	for _, line := range p.console() {
-		require.True(t, strings.Contains(line, "401") || strings.Contains(line, "403"), "only refused requests are in the console: %s", line)
+		require.True(t, strings.Contains(line, "401") || strings.Contains(line, "403"),
+			"only refused requests are in the console: %s", line)
 		require.NotContains(t, line, readerSecret)
 	}
 }

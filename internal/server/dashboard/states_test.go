@@ -16,7 +16,7 @@ func (p *page) render(module, open, event, data string) {
 		const box = document.createElement("div");
 		box.id = "rendered";
 		import("/ui/%s").then((module) => {
-			module.%s(box, { watch() {} }).receive(%s, %s, performance.now());
+			module.%s(box, { watch() {}, query: new URLSearchParams() }).receive(%s, %s, performance.now());
 			document.body.append(box);
 		});
 		true;
@@ -42,7 +42,9 @@ func testClusterStates(t *testing.T, m *member) {
 	p.shows("#rendered .totals", "2 of 3")
 	rows := value[[]string](p, `[...document.querySelectorAll("#rendered tbody tr")].map((row) => row.innerText.replace(/\s+/g, " "))`)
 	require.Len(t, rows, 7)
-	for i, want := range []string{"leader", "n2 follower", "unreachable dial 10.0.0.3:7420: connection refused", "learner", "votes 12 10 to 99 70 3ms", "empty, votes in 42 s", "unreachable timeout"} {
+	for i, want := range []string{"leader", "n2 follower", "unreachable dial 10.0.0.3:7420: connection refused",
+		"learner joining: 96 %, 3 log entries are missing",
+		"votes 12 10 to 99 70 3ms", "empty, votes in 42 s", "unreachable timeout"} {
 		require.Contains(t, rows[i], want)
 	}
 	require.Contains(t, rows[2], "812", "the lag")
@@ -56,14 +58,18 @@ func testRedisStates(t *testing.T, m *member) {
 	p.shows("#connection", "live")
 	for _, test := range []struct{ nodes, tile, message, text string }{
 		{`{"address": "a:1"}, {"address": "b:1"}, {"address": "c:1"}`, "", "message good", "Efficiency mode is ready."},
-		{`{"address": "a:1"}, {"address": "b:1"}, {"address": "c:1", "error": "timeout"}`, "some", "message warn", "2 of 3 Redis nodes vote, 2 are needed"},
-		{`{"address": "a:1"}, {"address": "b:1", "empty": true}, {"address": "c:1", "error": "timeout"}`, "bad", "message bad", "not ready: 1 of 3 Redis nodes vote"},
+		{`{"address": "a:1"}, {"address": "b:1"}, {"address": "c:1", "error": "timeout"}`, "some", "message warn",
+			"2 of 3 Redis nodes vote, 2 are needed"},
+		{`{"address": "a:1"}, {"address": "b:1", "empty": true}, {"address": "c:1", "error": "timeout"}`, "bad",
+			"message bad", "not ready: 1 of 3 Redis nodes vote"},
 		{``, "bad", "message bad", "not ready: 0 of 3 Redis nodes vote"},
 	} {
-		p.render("cluster.js", "openCluster", "cluster", fmt.Sprintf(`{"fleet": {"ready": true, "fleet": {"addresses": ["a:1", "b:1", "c:1"]}, "nodes": [%s]}}`, test.nodes))
+		p.render("cluster.js", "openCluster", "cluster",
+			fmt.Sprintf(`{"fleet": {"ready": true, "fleet": {"addresses": ["a:1", "b:1", "c:1"]}, "nodes": [%s]}}`, test.nodes))
 		p.shows("#rendered [role=status]", test.text)
 		require.Equal(t, test.message, value[string](p, `document.querySelector("#rendered [role=status]").className`))
-		require.Equal(t, test.tile, value[string](p, `document.querySelector("#rendered .totals > div:last-child").className`))
+		require.Equal(t, test.tile, value[string](p,
+			`document.querySelector("#rendered .totals > div:last-child").className`))
 	}
 }
 
@@ -77,7 +83,7 @@ func testMigrationStates(t *testing.T, m *member) {
 		"filePolicies": [{"prefix": "report/", "mode": "correctness", "ttl": "20s"}]}`)
 	p.shows("#rendered .migration", "report/* is migrating from correctness to efficiency mode")
 	p.shows("#rendered .migration", "It waits for: 3 leases to end")
-	p.shows("#rendered .migration", "3 locks in correctness mode still held")
+	p.shows("#rendered .migration", "3 locks still held")
 	p.shows("#rendered .migration", "leased policy set 'report/*' --abort")
 	p.shows("#rendered tbody", "migrating to efficiency")
 	p.shows("#rendered .message", "The configuration file of member n1 differs")
@@ -88,14 +94,16 @@ func testFormats(t *testing.T, m *member) {
 	p := open(t, m, "#/")
 	value[bool](p, `(import("/ui/format.js").then((f) => { window.f = f; }), true)`)
 	p.until("window.f")
-	for text, want := range map[string]string{"": "—", "999.9ms": "999 ms", "250µs": "< 1 ms", "1.2s": "1.2 s", "59.9s": "59 s", "1m30.5s": "1 m 30 s",
+	for text, want := range map[string]string{"": "—", "999.9ms": "999 ms", "250µs": "< 1 ms", "1.2s": "1.2 s",
+		"59.9s": "59 s", "1m30.5s": "1 m 30 s",
 		"1h2m3s": "1 h 02 m", "49h0m0s": "2 d 1 h", "0s": "0.0 s"} {
 		require.Equal(t, want, value[string](p, fmt.Sprintf("f.duration(f.millis(%s))", js(text))), text)
 	}
 	require.Equal(t, "0.0 s", value[string](p, "f.countdown(-5)"), "no time is left")
 	require.Equal(t, "9007199254740991", value[string](p, "f.token(2 ** 53 - 1)"), "the largest token")
 	require.Equal(t, `'it'\''s/*'`, value[string](p, `f.shellQuote("it's/*")`))
-	require.Equal(t, "Locks in efficiency mode are not available: 0 of 5 Redis nodes agreed, 3 are needed.", value[string](p,
-		`f.shortMessage({code: "unavailable", message: "lock service is unavailable: 0 of 5 Redis nodes agreed, 3 are needed; see 'leased redis status': a:1: dial\nb:1: dial"})`))
+	require.Equal(t, "Locks in efficiency mode are not available: 0 of 5 Redis nodes agreed, 3 are needed.",
+		value[string](p,
+			`f.shortMessage({code: "unavailable", message: "lock service is unavailable: 0 of 5 Redis nodes agreed, 3 are needed; see 'leased redis status': a:1: dial\nb:1: dial"})`))
 	require.Equal(t, "< 0.1,2.5,1,234", value[string](p, "[f.rate(0.04), f.rate(2.46), f.rate(1234.4)].join()"))
 }

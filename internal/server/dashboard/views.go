@@ -20,24 +20,13 @@ const changeInterval = 250 * time.Millisecond
 // message is a message of the API.
 type message = proto.Message
 
-// check checks the rights of calls, as the API does. A stream ends when the rights of its
-// user change, so they are checked once.
-func (h *Handler) check(ctx context.Context, calls []call) error {
-	for _, c := range calls {
-		if err := auth.Check(ctx, c.method, c.request); err != nil {
-			h.Audit.Refused(ctx, c.method, err)
-			return err
-		}
-	}
-	return nil
-}
-
 // locks sends the sorted list of locks.
 func (h *Handler) locks(ctx context.Context, s *stream, q query) error {
-	return h.Leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx, send: func(m *pb.OverviewResponse) error {
-		s.send("locks", h.Encode(m))
-		return ctx.Err()
-	}})
+	return h.Leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx,
+		send: func(m *pb.OverviewResponse) error {
+			s.send("locks", h.Encode(m))
+			return ctx.Err()
+		}})
 }
 
 // messages is a gRPC stream that passes its messages to a function.
@@ -91,11 +80,12 @@ func (h *Handler) changes(ctx context.Context, q query) (changed <-chan struct{}
 }
 
 // sendLock sends the event of a lock.
-func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRequest, history *pb.HistoryRequest, local bool) error {
+func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRequest, history *pb.HistoryRequest,
+	local bool) error {
 	readLock, readHistory := h.Leases.Inspect, h.Leases.History
 	if local {
 		readHistory = h.Local.History
-		if h.Router.ModeOf(fencing.Resource(inspect.Resource)) == engine.Correctness {
+		if h.router.ModeOf(fencing.Resource(inspect.Resource)) == engine.Correctness {
 			readLock = h.Local.Inspect
 		}
 	}
@@ -107,18 +97,22 @@ func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRe
 	if err != nil {
 		return err
 	}
-	event := lockEvent{Lock: h.Encode(lock.Lock), History: h.Encode(events), MayBreak: auth.Can(ctx, auth.Break, inspect.Resource)}
-	if event.Migration, err = h.migration(ctx, fencing.Resource(inspect.Resource)); err != nil {
+	policy := h.router.Node.Topology().Policies.Match(fencing.Resource(inspect.Resource))
+	event := lockEvent{Lock: h.Encode(lock.Lock), History: h.Encode(events), MayBreak: auth.Can(ctx, auth.Break,
+		inspect.Resource)}
+	if policy != (engine.Policy{}) {
+		event.Policy = &policy.Prefix
+	}
+	if event.Migration, err = h.migration(ctx, policy); err != nil {
 		return err
 	}
 	s.sendJSON("lock", event)
 	return nil
 }
 
-// migration returns the migration of a lock, or nil if there is none. Everyone with a right
-// may list the policies and the migrations.
-func (h *Handler) migration(ctx context.Context, name fencing.Resource) (json.RawMessage, error) {
-	policy := h.Router.Node.Topology().Policies.For(name)
+// migration returns the migration of a lock with a policy, or nil if there is none. Everyone with a
+// right may list the policies and the migrations.
+func (h *Handler) migration(ctx context.Context, policy engine.Policy) (json.RawMessage, error) {
 	if policy.Next == engine.AnyMode {
 		return nil, nil
 	}
@@ -139,6 +133,7 @@ type lockEvent struct {
 	Lock      json.RawMessage `json:"lock"`
 	History   json.RawMessage `json:"history"`
 	MayBreak  bool            `json:"mayBreak"`
+	Policy    *string         `json:"policy,omitempty"` // its prefix
 	Migration json.RawMessage `json:"migration,omitempty"`
 }
 
@@ -182,7 +177,8 @@ func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 	}
 }
 
-func (h *Handler) listPolicies(ctx context.Context, request *pb.ListPoliciesRequest, local bool) (*pb.ListPoliciesResponse, error) {
+func (h *Handler) listPolicies(ctx context.Context, request *pb.ListPoliciesRequest,
+	local bool) (*pb.ListPoliciesResponse, error) {
 	if local {
 		return h.Local.Policies(ctx)
 	}

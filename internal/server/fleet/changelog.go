@@ -18,7 +18,7 @@ const (
 )
 
 // stateOf returns the state of a node that answered.
-func stateOf(goal recovery.Goal, i int, n Node) nodeState {
+func stateOf(goal recovery.Goal, i int, n recovery.Node) nodeState {
 	switch {
 	case goal.Next(i, n.Report) != recovery.Recover:
 		return votes
@@ -30,7 +30,7 @@ func stateOf(goal recovery.Goal, i int, n Node) nodeState {
 
 // report logs the nodes that have changed since the last step. Each member logs by itself
 // which nodes it cannot reach.
-func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
+func (k *Keeper) report(state machine.Efficiency, nodes []recovery.Node) {
 	goal := Goal(state)
 	for i, address := range state.Fleet.Addresses {
 		if !nodes[i].Reached {
@@ -43,7 +43,8 @@ func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
 		}
 		switch {
 		case now == votes:
-			k.logger.Info("Redis node votes again", "node", address, "floor", uint64(nodes[i].Live.Floor), "quarantined", before == quarantine)
+			k.logger.Info("Redis node votes again", "node", address, "floor", uint64(nodes[i].Live.Floor), "quarantined",
+				before == quarantine)
 		case now == quarantine:
 			k.logger.Info("Redis node is in quarantine", "node", address, "left", nodes[i].Quarantine)
 		case before == votes:

@@ -20,21 +20,22 @@ func TestNodesAreLoggedOnce(t *testing.T) {
 	fleet := engine.Fleet{Namespace: "test", MaxTTL: time.Minute, Addresses: []string{"a:1"}}
 	state := machine.Efficiency{Version: 3, Fleet: fleet, Ready: true, Ceiling: 100, Lives: []machine.Life{{Name: "s.j"}}}
 	k := &Keeper{logger: log.Logger(), nodes: map[string]nodeState{}}
-	look := func(n Node) {
+	look := func(n recovery.Node) {
 		for range 3 {
-			k.report(state, []Node{n})
+			k.report(state, []recovery.Node{n})
 		}
 	}
-	voting := Node{Report: recovery.Report{Reached: true, Server: "s", Live: &recovery.State{Join: "j", Version: 3, Fleet: fleet.Fingerprint(), Floor: 7, Ceiling: 100}}}
-	lost := Node{Report: recovery.Report{Reached: true}}
-	waiting := Node{Report: recovery.Report{Reached: true}, Joining: "nonce", Quarantine: time.Minute}
+	voting := recovery.Node{Report: recovery.Report{Reached: true, Server: "s", Live: &recovery.State{Join: "j",
+		Version: 3, Fleet: fleet.Fingerprint(), Floor: 7, Ceiling: 100}}}
+	lost := recovery.Node{Report: recovery.Report{Reached: true}}
+	waiting := recovery.Node{Report: recovery.Report{Reached: true}, Joining: "nonce", Quarantine: time.Minute}
 	look(voting)
-	look(Node{})
+	look(recovery.Node{})
 	look(voting)
 	require.Empty(t, log.Lines(""), "a new leader, and a node that it could not reach for a moment")
 	look(lost)
 	look(waiting)
-	look(Node{})
+	look(recovery.Node{})
 	look(waiting)
 	look(voting)
 	require.Len(t, log.Lines(""), 3)

@@ -20,7 +20,8 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'", engine.ErrUnsupported)
+var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'",
+	engine.ErrUnsupported)
 
 // Connection connects a member to the Redis fleet of the topology that it has
 // applied. When the topology names another fleet, it connects to that one and closes
@@ -47,7 +48,8 @@ type connected struct {
 
 // NewConnection returns a Connection that does not connect before Run. options
 // returns the connection options of a node. hooks are called while the nodes are used.
-func NewConnection(source engine.TopologySource, options func(address string) *redis.Options, hooks redlockadapter.Hooks, logger *slog.Logger) *Connection {
+func NewConnection(source engine.TopologySource, options func(address string) *redis.Options,
+	hooks redlockadapter.Hooks, logger *slog.Logger) *Connection {
 	c := &Connection{source: source, options: options, hooks: hooks, logger: logger}
 	c.now.Store(&connected{err: errNoFleet})
 	return c

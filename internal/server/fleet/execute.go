@@ -12,12 +12,16 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// run carries out the actions of a step in phases: log entries first, calls to nodes
-// next, initialisations last. The actions of a phase run concurrently.
-func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Efficiency, backend *redlockadapter.Backend) (progressed bool) {
+// Phases are the phases in which the actions of a step are carried out: log entries first, calls to nodes next,
+// initialisations last. The actions of a phase run concurrently.
+var Phases = [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet, CloseSets},
+	{Join, Rejoin}, {NameLife, FinishRecovery}, {Advance}, {Initialise}}
+
+// run carries out the actions of a step in phases.
+func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Efficiency,
+	backend *redlockadapter.Backend) (progressed bool) {
 	e := &execution{Keeper: k, state: state, backend: backend}
-	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet, CloseSets},
-		{Join, Rejoin}, {Assign, FinishRecovery}, {Advance}, {Initialise}} {
+	for _, phase := range Phases {
 		var work sync.WaitGroup
 		var done sync.Mutex
 		for _, a := range actions {
@@ -32,7 +36,8 @@ func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Effici
 				if errors.Is(err, errQuarantine) || ctx.Err() != nil {
 					return
 				}
-				k.failures.log(k.logger, "cannot "+a.Kind.String(), e.address(a)+a.Prefix, err, "node", e.address(a), "prefix", a.Prefix)
+				k.failures.log(k.logger, "cannot "+a.Kind.String(), e.address(a)+a.Prefix, err, "node", e.address(a), "prefix",
+					a.Prefix)
 			})
 		}
 		work.Wait()
@@ -70,11 +75,11 @@ func (e *execution) do(ctx context.Context, a Action) error {
 	case RaiseCeiling:
 		return e.log.RaiseCeiling(ctx, a.Ceiling)
 	case FinishMigration:
-		return e.log.FinishMigration(ctx, a.Prefix, a.Version)
+		return e.log.FinishMigration(ctx, a.Prefix, a.Version, a.Granted)
 	case FinishFleet:
 		return e.log.FinishFleet(ctx, a.Version)
 	case CloseSets:
-		return e.log.CloseSets(ctx, a.Version)
+		return e.log.CloseSets(ctx, a.Version, a.Granted)
 	}
 	return e.doNode(ctx, a)
 }
@@ -88,9 +93,8 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 		return e.backend.Join(ctx, a.Node, a.Server, JoinNonce(e.state.Version, rand.Text()), e.state.Version)
 	case Rejoin:
 		return e.backend.Rejoin(ctx, a.Node, a.Server, a.Join, e.state.Version)
-	case Assign:
-		_, err := e.log.AssignRange(ctx, address, a.Life, a.Version)
-		return err
+	case NameLife:
+		return e.log.NameLife(ctx, address, a.Life, a.Version)
 	case FinishRecovery:
 		return e.log.FinishRecovery(ctx, address, a.Life)
 	case Advance:

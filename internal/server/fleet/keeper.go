@@ -53,8 +53,10 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log that
 // never had one adopts; it may be zero.
-func NewKeeper(log *raftstore.Node, connection *Connection, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
-	return &Keeper{log: log, connection: connection, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
+func NewKeeper(log *raftstore.Node, connection *Connection, seed engine.Fleet, clock engine.Clock,
+	logger *slog.Logger) *Keeper {
+	return &Keeper{log: log, connection: connection, seed: seed, clock: clock, logger: logger,
+		wake: make(chan struct{}, 1)}
 }
 
 // Progress returns the last step. ok is false if this member does not lead.
@@ -166,14 +168,14 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token, force bo
 }
 
 // nodesOf asks all nodes for their reports. Without a backend none answers.
-func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.Fleet) []Node {
-	nodes := make([]Node, len(fleet.Addresses))
+func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.Fleet) []recovery.Node {
+	nodes := make([]recovery.Node, len(fleet.Addresses))
 	if backend == nil {
 		return nodes
 	}
 	for _, s := range backend.NodeStatuses(ctx) {
 		if i := slices.Index(fleet.Addresses, s.Addr); i >= 0 {
-			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine, Joined: s.Joined}
+			nodes[i] = s.Node
 		}
 	}
 	return nodes

@@ -43,7 +43,7 @@ func (d *decision) migrate(m *machine.Migration) {
 		d.step.Migrations[m.Prefix] = "leases in efficiency mode to end, " + text(left) + " left"
 		return
 	}
-	d.do(Action{Kind: FinishMigration, Prefix: m.Prefix, Version: m.Version})
+	d.do(Action{Kind: FinishMigration, Prefix: m.Prefix, Version: m.Version, Granted: goal.Granted(d.reports)})
 }
 
 // leasesLeft returns the time until every lease has ended that was granted or renewed
@@ -64,7 +64,8 @@ func (d *decision) changeFleet() {
 	s := &d.state
 	told := 0 // nodes that reject older versions and know their successor
 	for i, r := range d.reports {
-		if d.goal.Next(i, r) != recovery.Recover && r.Reached && r.Live.Version >= s.NextVersion && r.Live.Successor == d.goal.Successor {
+		if d.goal.Next(i, r) != recovery.Recover && r.Reached && r.Live.Version >= s.NextVersion &&
+			r.Live.Successor == d.goal.Successor {
 			told++
 		}
 	}

@@ -12,18 +12,6 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// Node is the state of one Redis node, as far as the leader knows it. Nodes are in
-// the order of Fleet.Addresses.
-type Node struct {
-	recovery.Report
-	// Joining is the join nonce on a node that is being recovered.
-	Joining string
-	// Quarantine is the time until a node with a join nonce may be initialised.
-	Quarantine time.Duration
-	// Joined is the time since that nonce was put or repeated.
-	Joined time.Duration
-}
-
 // Kind is the kind of an Action.
 type Kind uint8
 
@@ -35,18 +23,20 @@ const (
 	FinishReconcile
 	// RaiseCeiling raises the log's ceiling to Ceiling.
 	RaiseCeiling
-	// FinishMigration completes the migration of Prefix that started at Version.
+	// FinishMigration completes the migration of Prefix that started at Version. No token above Granted was
+	// granted before it in efficiency mode, if that is not None.
 	FinishMigration
 	// FinishFleet completes the change of the fleet that started at Version.
 	FinishFleet
-	// CloseSets removes the sets of lives of versions below Version.
+	// CloseSets removes the sets of lives of versions below Version. They have granted no token above Granted,
+	// if that is not None.
 	CloseSets
 	// Join puts a fresh join nonce on a node.
 	Join
 	// Rejoin repeats the join nonce Join of a node.
 	Rejoin
-	// Assign makes the log name Life at Version, and assign a range of tokens to it.
-	Assign
+	// NameLife makes the log name Life at Version.
+	NameLife
 	// FinishRecovery makes the log record that Life votes.
 	FinishRecovery
 	// Advance raises a node to Goal.
@@ -57,10 +47,12 @@ const (
 
 // String describes an action, to follow the word "cannot".
 func (k Kind) String() string {
-	return [...]string{"reconcile the log with the Redis nodes", "complete the reconciliation", "raise the ceiling", "complete a migration",
+	return [...]string{"reconcile the log with the Redis nodes", "complete the reconciliation", "raise the ceiling",
+		"complete a migration",
 		"complete the change of the fleet", "close older sets of Redis servers", "put a join nonce on a Redis node",
 		"repeat the join nonce of a Redis node",
-		"assign a range to a Redis node", "complete the recovery of a Redis node", "advance a Redis node", "initialise a Redis node"}[k]
+		"name the life of a Redis node", "complete the recovery of a Redis node", "advance a Redis node",
+		"initialise a Redis node"}[k]
 }
 
 // Action is one thing that the leader does. Actions are idempotent and may be
@@ -69,6 +61,7 @@ type Action struct {
 	Kind     Kind
 	Version  uint64
 	Ceiling  fencing.Token
+	Granted  fencing.Token
 	Prefix   string
 	Evidence recovery.Evidence
 
@@ -97,14 +90,16 @@ type Step struct {
 // what can be found out again: a new Plan may wait longer, but is as safe.
 //
 // Invariants:
-//  1. after a restore, it assigns no range and completes no change before the log has
+//  1. after a restore, it names no life and completes no change before the log has
 //     moved past everything that a quorum of the nodes reports: the log may have
-//     forgotten ranges that it assigned;
+//     forgotten how far it had raised the ceiling;
 //  2. it completes a migration or a change of the fleet only after a quorum of the
 //     nodes rejects older versions;
-//  3. a join nonce is on the node before the log assigns a range to it;
+//  3. a join nonce is on the node before the log names its life;
 //  4. a life votes only after no older set of lives can grant: an address may lead to two
-//     living servers.
+//     living servers;
+//  5. no token that an older set has granted is above the floor of the life. The floor is known when that set is
+//     closed, from the reports of a quorum of its lives, or else it is the ceiling.
 type Plan struct {
 	reached map[change]engine.Instant // when a quorum first met the goal of a change
 	servers map[string]string         // the run of the server that each address led to when it answered last
@@ -130,7 +125,7 @@ func NewPlan() *Plan {
 }
 
 // Step decides what to do now. Nodes are in the order of state.Fleet.Addresses.
-func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) Step {
+func (p *Plan) Step(state machine.Efficiency, nodes []recovery.Node, now engine.Instant) Step {
 	p.prune(state)
 	step := Step{Migrations: map[string]string{}}
 	d := decision{Plan: p, state: state, nodes: nodes, now: now, step: &step, goal: Goal(state)}
@@ -149,7 +144,7 @@ func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) 
 }
 
 // reconciled reports whether the log is past everything that the nodes can have
-// accepted, so that it may assign ranges and complete changes.
+// accepted, so that it may name lives and complete changes.
 func reconciled(state machine.Efficiency) bool { return state.ReconcileVersion != 0 }
 
 // prune forgets changes that are over.
@@ -157,7 +152,9 @@ func (p *Plan) prune(state machine.Efficiency) {
 	for key := range p.reached {
 		over := key.version != state.NextVersion
 		if !key.fleet {
-			over = !slices.ContainsFunc(state.Migrations, func(m machine.Migration) bool { return m.Prefix == key.prefix && m.Version == key.version })
+			over = !slices.ContainsFunc(state.Migrations, func(m machine.Migration) bool {
+				return m.Prefix == key.prefix && m.Version == key.version
+			})
 		}
 		if over {
 			delete(p.reached, key)
@@ -172,8 +169,9 @@ func (p *Plan) prune(state machine.Efficiency) {
 
 // Goal returns the state that the log requires of every node.
 func Goal(state machine.Efficiency) recovery.Goal {
-	goal := recovery.Goal{Version: state.Version, Fleet: state.Fleet.Fingerprint(), Floor: state.Floor, Ceiling: state.Ceiling,
-		Lives: make([]string, len(state.Lives))}
+	goal := recovery.Goal{Version: state.Version, Fleet: state.Fleet.Fingerprint(), Floor: state.Floor,
+		Ceiling: state.Ceiling,
+		Lives:   make([]string, len(state.Lives))}
 	for i, l := range state.Lives {
 		goal.Lives[i] = l.Name
 	}
@@ -196,11 +194,14 @@ func successor(next engine.Fleet) string {
 
 // replacedText says which fleet replaced the one of a restored log, and what to do.
 func replacedText(successor string) string {
-	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the old fleet"
+	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the " +
+		"old fleet"
 	if successor == noNodes {
-		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" + cancelled
+		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" +
+			cancelled
 	}
-	return "the fleet was replaced by " + successor + " after this backup; set the present fleet with 'leased redis fleet set --force " +
+	return "the fleet was replaced by " + successor +
+		" after this backup; set the present fleet with 'leased redis fleet set --force " +
 		strings.ReplaceAll(successor, ",", " ") + "'" + cancelled
 }
 
@@ -208,7 +209,7 @@ func replacedText(successor string) string {
 type decision struct {
 	*Plan
 	state      machine.Efficiency
-	nodes      []Node
+	nodes      []recovery.Node
 	reports    []recovery.Report
 	now        engine.Instant
 	goal       recovery.Goal
@@ -231,7 +232,8 @@ func (d *decision) decide() {
 		return
 	}
 	if d.sharedNamespace() {
-		d.step.Waiting = "another service to stop using the Redis nodes under the same namespace; give one of the services another namespace"
+		d.step.Waiting = "another service to stop using the Redis nodes under the same namespace; give one of the " +
+			"services another namespace"
 		d.stall(d.step.Waiting)
 		return
 	}
@@ -264,7 +266,8 @@ func (d *decision) reconcile() {
 	if e.Enough {
 		d.do(Action{Kind: Reconcile, Version: d.state.Version, Evidence: e})
 	}
-	d.step.Waiting = fmt.Sprintf("%d of %d Redis nodes have reported their tokens, %d are needed", e.Reporters, len(d.nodes), quorum(d.nodes))
+	d.step.Waiting = fmt.Sprintf("%d of %d Redis nodes have reported their tokens, %d are needed", e.Reporters,
+		len(d.nodes), quorum(d.nodes))
 	switch {
 	case e.Successor != "":
 		d.step.Waiting = "another fleet: " + replacedText(e.Successor)
@@ -313,4 +316,4 @@ func text(d time.Duration) string {
 }
 
 // quorum returns the size of a majority.
-func quorum(nodes []Node) int { return len(nodes)/2 + 1 }
+func quorum(nodes []recovery.Node) int { return len(nodes)/2 + 1 }

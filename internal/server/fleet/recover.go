@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -30,23 +31,23 @@ func (d *decision) driveNodes() {
 			d.recover(i)
 		case recovery.Nothing:
 		}
-		if r.Life() == life.Name && life.Ceiling != 0 {
+		if r.Life() == life.Name && life.Pending {
 			d.do(Action{Kind: FinishRecovery, Node: i, Life: life.Name})
 		}
 	}
 }
 
-// recover takes the next step for a node that does not vote. It assigns a range of tokens
-// only when the quarantine is over, so that a server that keeps restarting does not use up
-// ranges, and that no process still uses the server that had its address before.
+// recover takes the next step for a node that does not vote. The log names its life
+// only when the quarantine is over, so that a server that keeps restarting does not make
+// new versions, and that no process still uses the server that had its address before.
 func (d *decision) recover(i int) {
 	node, life := &d.nodes[i], d.state.Lives[i]
 	name := recovery.LifeName(node.Server, node.Joining)
 	before := d.servers[d.state.Fleet.Addresses[i]]
 	switch {
 	case joinVersion(node.Joining) < d.state.ReconcileVersion, // none, or one that this log knows nothing about
-		name == life.Name && life.Ceiling == 0, // it voted, and was rolled back with its memory
-		before != "" && before != node.Server:  // the address leads back to it
+		name == life.Name && !life.Pending,    // it voted, and was rolled back with its memory
+		before != "" && before != node.Server: // the address leads back to it
 		d.do(Action{Kind: Join, Node: i, Server: node.Server})
 		return
 	case node.Joined >= rejoinInterval: // the quarantine counts while the address leads to this server
@@ -57,8 +58,10 @@ func (d *decision) recover(i int) {
 		d.initialise(i, life)
 	case node.Quarantine > 0 && !first:
 		d.wait("quarantine of Redis node " + d.state.Fleet.Addresses[i] + ", " + text(node.Quarantine) + " left")
-	case !slices.ContainsFunc(d.step.Actions, func(a Action) bool { return a.Kind == Assign }): // one at a time: it makes a new version
-		d.do(Action{Kind: Assign, Node: i, Life: name, Version: d.state.Version})
+	case !slices.ContainsFunc(d.step.Actions, func(a Action) bool {
+		return a.Kind == NameLife
+	}): // one at a time: it makes a new version
+		d.do(Action{Kind: NameLife, Node: i, Life: name, Version: d.state.Version})
 	}
 }
 
@@ -70,10 +73,11 @@ func (d *decision) first(i int) bool {
 // initialise makes a life vote once no older set of lives can grant.
 func (d *decision) initialise(i int, life machine.Life) {
 	if len(d.state.Open) > 0 && d.state.Open[0].Version < life.Version {
-		d.wait(fmt.Sprintf("a quorum of the Redis nodes to have version %d before node %s votes", life.Version, d.state.Fleet.Addresses[i]))
+		d.wait(fmt.Sprintf("a quorum of the Redis nodes to have version %d before node %s votes", life.Version,
+			d.state.Fleet.Addresses[i]))
 		return
 	}
-	r := recovery.Range{Join: d.nodes[i].Joining, Version: d.state.Version, Floor: life.Floor, Ceiling: life.Ceiling,
+	r := recovery.Range{Join: d.nodes[i].Joining, Version: d.state.Version, Floor: life.Floor, Ceiling: d.state.Ceiling,
 		Quarantine: d.state.Fleet.MaxTTL, Successor: d.goal.Successor}
 	if d.first(i) {
 		r.Quarantine = 0
@@ -81,7 +85,8 @@ func (d *decision) initialise(i int, life machine.Life) {
 	d.do(Action{Kind: Initialise, Node: i, Server: d.nodes[i].Server, Range: r})
 }
 
-// A set of lives is closed by time if it could not be asked for silentTime, at silentLooks looks in a row.
+// A set of lives is closed by time if it could not be asked for silentTime, at silentLooks looks in a row, and
+// without the reports of a quorum of its lives after silentLooks looks.
 const (
 	silentTime  = 5 * time.Second
 	silentLooks = 3
@@ -90,22 +95,28 @@ const (
 // closeSets removes the oldest sets of lives that cannot grant any more. A set of which
 // fewer than a quorum can be asked is closed by the time that the life after it has waited.
 func (d *decision) closeSets() {
-	closed, open := uint64(0), false
+	a, open, known := Action{Kind: CloseSets}, false, true
 	for _, s := range d.state.Open {
-		if open = !d.closed(s) || open; !open {
-			closed = s.Version
+		if open = !d.closed(s) || open; open {
+			continue
 		}
+		granted := recovery.Set(s).Granted(d.reports)
+		known = known && granted != fencing.None
+		a.Version, a.Granted = s.Version+1, max(a.Granted, granted)
 	}
-	if closed != 0 {
-		d.do(Action{Kind: CloseSets, Version: closed + 1})
+	if !known {
+		a.Granted = fencing.None
+	}
+	if a.Version != 0 {
+		d.do(a)
 	}
 }
 
 // closed reports whether a set of lives cannot grant any more. That its lives did not answer
-// once is not enough for time to decide: an answer may be late.
+// once is not enough for time to decide, or to do without their reports: an answer may be late.
 func (d *decision) closed(s machine.Set) bool {
 	closing := d.closing(s)
-	if closing != recovery.Unreachable {
+	if closing == recovery.Open || closing == recovery.Closed && recovery.Set(s).Granted(d.reports) != fencing.None {
 		delete(d.silent, s.Version)
 		return closing == recovery.Closed
 	}
@@ -114,7 +125,7 @@ func (d *decision) closed(s machine.Set) bool {
 		now.since = d.now
 	}
 	d.silent[s.Version] = now
-	return now.looks >= silentLooks && d.now.Since(now.since) >= silentTime
+	return now.looks >= silentLooks && (closing == recovery.Closed || d.now.Since(now.since) >= silentTime)
 }
 
 func (d *decision) closing(s machine.Set) recovery.Closing {
@@ -122,7 +133,8 @@ func (d *decision) closing(s machine.Set) recovery.Closing {
 	for i, life := range lives {
 		node := &d.nodes[i]
 		refuses := node.Live == nil || node.Live.Version > s.Version
-		if node.Reached && refuses && recovery.ServerOf(life) == node.Server && life != node.Life() && life != recovery.LifeName(node.Server, node.Joining) {
+		if node.Reached && refuses && recovery.ServerOf(life) == node.Server && life != node.Life() &&
+			life != recovery.LifeName(node.Server, node.Joining) {
 			lives[i] = "" // the server was emptied or rolled back, and this life cannot be initialised again
 		}
 	}

@@ -3,47 +3,39 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
-	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/audit"
-	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/api"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/dashboard"
-	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/peers"
-	"github.com/leased-project/leased/internal/server/probes"
-	"github.com/leased-project/leased/internal/server/routing"
-	"github.com/leased-project/leased/internal/server/tracing"
-	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/internal/wire"
 )
 
-// Config has the parts of a Handler. All are required, except for Users.
+// Config has the parts of a Handler. All are required.
 type Config struct {
-	Leases   pb.LeaseServiceServer
-	Policies pb.PolicyServiceServer
-	Redis    pb.RedisServiceServer
-	Cluster  pb.ClusterServiceServer
-	Router   *routing.Router
-	Peers    *peers.Client
-	Users    *auth.Users // nil accepts every call
-	Audit    *audit.Log
-	Limits   *limits.Accounts
-	Probes   http.Handler
-	Metrics  *metrics.Metrics // nil records nothing
+	Chain    *calls.Chain
+	Services []Service
+	Ready    Ready
 	// Dashboard has the web page and its data.
 	Dashboard *dashboard.Handler
 }
 
-// Handler serves the API as JSON over HTTP. Every unary method of the gRPC services
-// is a POST to the path that gRPC uses, and to a shorter one, such as /v1/acquire.
+// Service is a gRPC service and its implementation.
+type Service struct {
+	Desc *grpc.ServiceDesc
+	Impl any
+}
+
+// Handler serves the API as JSON over HTTP. Every method of the gRPC services, except for
+// the session stream, is a POST to the path that gRPC uses, and to a shorter one, such as
+// /v1/acquire.
 type Handler struct {
 	Config
 	mux       *http.ServeMux
@@ -53,78 +45,63 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// method is one unary method of a service.
-type method struct {
-	name    string
-	path    string // of gRPC
-	service any
-	handle  grpc.MethodHandler
-}
-
 // New returns a Handler.
 func New(config Config) *Handler {
 	h := &Handler{Config: config, mux: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
-		transport: config.Peers.Transport(config.Users != nil)}
-	for _, service := range []struct {
-		desc *grpc.ServiceDesc
-		impl any
-	}{{&pb.LeaseService_ServiceDesc, h.Leases}, {&pb.PolicyService_ServiceDesc, h.Policies}, {&pb.RedisService_ServiceDesc, h.Redis},
-		{&pb.ClusterService_ServiceDesc, h.Cluster}} {
-		for i := range service.desc.Methods {
-			d := &service.desc.Methods[i]
-			m := method{name: d.MethodName, path: "/" + service.desc.ServiceName + "/" + d.MethodName, service: service.impl, handle: d.Handler}
-			h.handle(service.desc, m.name, func(w http.ResponseWriter, r *http.Request) { h.call(w, r, m) })
+		transport: config.Chain.Router.Transport(config.Chain.Users != nil)}
+	for _, service := range config.Services {
+		for i := range service.Desc.Methods {
+			m := &service.Desc.Methods[i]
+			h.handle(service.Desc, m.MethodName, func(x *exchange) { x.unary(service.Impl, m) })
+		}
+		for i := range service.Desc.Streams {
+			if s := &service.Desc.Streams[i]; !s.ClientStreams || !s.ServerStreams {
+				h.handle(service.Desc, s.StreamName, func(x *exchange) { x.stream(service.Impl, s) })
+			}
 		}
 	}
-	h.handle(&pb.LeaseService_ServiceDesc, "Watch", h.watch)
-	h.handle(&pb.LeaseService_ServiceDesc, "Overview", h.overview)
-	h.handle(&pb.PolicyService_ServiceDesc, "WatchTopology", h.watchTopology)
-	h.handle(&pb.ClusterService_ServiceDesc, "SaveSnapshot", h.saveSnapshot)
-	h.handle(&pb.ClusterService_ServiceDesc, "InspectSnapshot", h.inspectSnapshot)
-	h.handle(&pb.ClusterService_ServiceDesc, "RestoreSnapshot", h.restoreSnapshot)
-	for _, path := range []string{probes.LivePath, probes.ReadyPath} {
-		h.mux.HandleFunc(path, only(h.Probes.ServeHTTP, http.MethodGet, http.MethodHead))
+	for _, path := range []string{LivePath, ReadyPath} {
+		h.mux.HandleFunc(path, only(NewProbes(config.Ready).ServeHTTP, http.MethodGet, http.MethodHead))
 	}
-	h.mux.HandleFunc(metrics.Path, only(h.metrics(), http.MethodGet, http.MethodHead))
+	h.mux.HandleFunc(OpenAPIPath, only(openAPI, http.MethodGet, http.MethodHead))
+	scrape := h.chained(metrics.Path, false, serve(config.Chain.Metrics.Handler().ServeHTTP))
+	h.mux.HandleFunc(metrics.Path, only(scrape, http.MethodGet, http.MethodHead))
+	h.mux.HandleFunc(calls.MePath, only(h.chained(calls.MePath, false, serve(h.Dashboard.Me)), http.MethodGet))
+	h.mux.HandleFunc(calls.LivePath, only(h.chained(calls.LivePath, true, h.live), http.MethodGet))
 	h.mux.HandleFunc("/", h.page)
-	h.mux.HandleFunc(dashboard.MePath, only(h.me, http.MethodGet))
-	h.mux.HandleFunc(dashboard.LivePath, only(h.live, http.MethodGet))
 	return h
 }
 
+// OpenAPIPath is the path of the description of the API, which everyone may read.
+const OpenAPIPath = "/openapi.yaml"
+
+// openAPI serves the description of the API.
+func openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(api.OpenAPI) // nothing can be done if the client is gone
+}
+
+// LeaderHeader names the API address of the leader in every answer to a call, if the member knows
+// it. A client that calls the leader saves the hop from a follower.
+const LeaderHeader = "Leased-Leader"
+
 // handle registers both paths of a method.
-func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerFunc) {
+func (h *Handler) handle(service *grpc.ServiceDesc, name string, f func(*exchange)) {
 	path := "/" + service.ServiceName + "/" + name
-	checked := func(w http.ResponseWriter, r *http.Request) {
-		if err := auth.Check(r.Context(), path, nil); err != nil {
-			h.Audit.Refused(r.Context(), path, err)
-			h.refuse(w, path, err)
-			return
+	serve := only(func(w http.ResponseWriter, r *http.Request) {
+		if leader := h.Chain.Router.LeaderAddress(); leader != "" {
+			w.Header().Set(LeaderHeader, leader)
 		}
-		done, err := h.admit(r.Context(), service, name)
-		if err != nil {
-			h.refuse(w, path, err)
-			return
-		}
-		defer done()
-		f(w, r)
-	}
-	h.mux.HandleFunc(path, only(checked, http.MethodPost))
-	h.mux.HandleFunc("/v1/"+dashed(name), only(checked, http.MethodPost))
+		f(&exchange{Handler: h, method: path, w: w, r: r})
+	}, http.MethodPost)
+	h.mux.HandleFunc(path, serve)
+	h.mux.HandleFunc(ShortPath(name), serve)
 }
 
-// admit counts a call against the limits of its user until done is called.
-func (h *Handler) admit(ctx context.Context, service *grpc.ServiceDesc, name string) (done func(), err error) {
-	method := "/" + service.ServiceName + "/" + name
-	if slices.ContainsFunc(service.Streams, func(d grpc.StreamDesc) bool { return d.StreamName == name }) {
-		return h.Limits.Open(ctx, method)
-	}
-	return func() {}, h.Limits.CheckCall(ctx, method)
-}
-
-// dashed turns OpenSession into open-session.
-func dashed(name string) string {
+// ShortPath returns the short path of a method: /v1/open-session for OpenSession.
+func ShortPath(name string) string {
 	var text strings.Builder
+	text.WriteString("/v1/")
 	for i, c := range name {
 		if unicode.IsUpper(c) && i > 0 {
 			text.WriteByte('-')
@@ -134,8 +111,8 @@ func dashed(name string) string {
 	return text.String()
 }
 
-// ServeHTTP authenticates a call and serves it. It rejects requests that a page of
-// another site makes a browser send.
+// ServeHTTP serves a request. It rejects requests that a page of another site makes a
+// browser send.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = h.pace(w, r)
 	w.Header().Set("Cache-Control", "no-store")
@@ -148,95 +125,68 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, &statusError{http.StatusForbidden, err.Error()})
 		return
 	}
-	caller := &audit.Caller{Address: r.RemoteAddr}
-	r = r.WithContext(audit.WithCaller(r.Context(), caller))
-	ctx, path := r.Context(), r.URL.Path
-	r, done, err := h.Users.AuthenticateHTTP(r)
-	if err != nil {
-		h.Audit.Refused(ctx, path, err)
-		h.Metrics.Called(path, err)
-		w.Header().Set("WWW-Authenticate", `Bearer realm="leased"`)
-		h.answer(w, nil, err)
-		return
-	}
-	defer done()
-	if address := r.Header.Get("X-Forwarded-For"); h.Users != nil && r.Header.Get(auth.UserHeader) != "" && address != "" {
-		caller.Address, caller.Via = address, r.RemoteAddr // another member forwarded the call
-	}
-	h.mux.ServeHTTP(w, r)
+	h.mux.ServeHTTP(w, r.WithContext(incoming(r)))
 }
 
-// call runs a unary method.
-func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
-	body, err := h.readBody(w, r)
-	if err != nil {
-		h.refuse(w, m.path, err)
-		return
-	}
-	ctx := tracing.FromHTTP(r.Context(), r)
-	if r.TLS != nil { // as gRPC does, for calls that depend on the caller's certificate
-		ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{State: *r.TLS}})
-	}
-	h.forwardable(w, r, func() error {
-		response, err := m.handle(m.service, ctx, func(into any) error { return decode(body, into.(proto.Message)) }, h.unary)
-		err = auth.CallError(r.Context(), err)
-		h.Metrics.Called(m.path, err)
-		if m.name != "Join" && routing.IsNotLeader(err) {
-			return err
-		}
-		message, _ := response.(proto.Message)
-		h.answer(w, message, err)
-		return nil
-	})
-}
-
-// unary checks the rights of a call and records it, as the interceptors of gRPC do.
-func (h *Handler) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	response, err := auth.CheckUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
-		return h.Audit.UnaryEvents(ctx, request, info, handler)
-	})
-	h.Audit.Refused(ctx, info.FullMethod, err)
-	return response, err
-}
-
-// refuse answers a call of a method that is not run.
-func (h *Handler) refuse(w http.ResponseWriter, method string, err error) {
-	h.Metrics.Called(method, err)
-	h.answer(w, nil, err)
-}
-
-// metrics returns the handler of scrapes, for users with the right Metrics.
-func (h *Handler) metrics() http.HandlerFunc {
-	scrape := h.Metrics.Handler()
+// chained returns the handler of a path that is not a gRPC method, behind the chain. f
+// writes nothing if it returns an error.
+func (h *Handler) chained(path string, streams bool,
+	f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		err := auth.AllowMetrics(r.Context())
+		err := h.Chain.Run(r.Context(), path, streams, func(ctx context.Context) error { return f(w, r.WithContext(ctx)) })
 		if err != nil {
-			h.Audit.Refused(r.Context(), metrics.Path, err)
-		} else {
-			err = h.Limits.CheckCall(r.Context(), metrics.Path)
+			fail(w, err)
 		}
-		if err != nil {
-			h.answer(w, nil, err)
-			return
-		}
-		scrape.ServeHTTP(w, r)
 	}
 }
 
-// answer writes a message, or an error with the status of its kind.
-func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error) {
-	if err != nil {
-		fail(w, h.Router.NameLeader(err))
+// serve returns a handler without errors as one that chained takes.
+func serve(f http.HandlerFunc) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		f(w, r)
+		return nil
+	}
+}
+
+// page serves the files of the dashboard, which everyone may read, and refuses all unknown
+// paths.
+func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
+	if h.Dashboard.IsFile(r.URL.Path) {
+		only(h.Dashboard.File, http.MethodGet, http.MethodHead)(w, r)
 		return
 	}
+	h.chained(calls.UnknownPath, false, noSuchPath)(w, r)
+}
+
+// live serves the data of the dashboard. A follower forwards the stream to the leader if
+// there is one, and otherwise answers from its own state.
+func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
+	router := h.Chain.Router
+	leader := router.LeaderAddress()
+	if !router.Node.Leads() && leader != "" && leader != router.Address && r.Header.Get(forwardedHeader) == "" {
+		h.forward(w, r, leader)
+		return nil
+	}
+	return h.Dashboard.Live(w, r)
+}
+
+// answer writes a message.
+func answer(w http.ResponseWriter, message proto.Message) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(Encode(message)) // nothing can be done if the client is gone
 }
 
 // fail writes an error with its HTTP status.
 func fail(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="leased"`)
+	}
 	w.Header().Set("Content-Type", "application/json")
-	setRetryAfter(w, err)
-	w.WriteHeader(statusOf(err))
-	_, _ = w.Write(Encode(wire.FromError(err)))
+	message := wire.FromError(err)
+	if after, _ := time.ParseDuration(message.RetryAfter); after > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(Encode(message))
 }

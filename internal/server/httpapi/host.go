@@ -15,7 +15,8 @@ import (
 // server, but their requests still have the name of the site as Host.
 func KnownHost(host string, addresses ...string) bool {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
-	if _, err := netip.ParseAddr(name); err == nil || host == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+	if _, err := netip.ParseAddr(name); err == nil || host == "" || name == "localhost" ||
+		strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	for _, address := range addresses {
@@ -29,9 +30,10 @@ func KnownHost(host string, addresses ...string) bool {
 // checkHost refuses a request for another host. Only a service that everyone on the machine
 // may use needs it: the pages of another site have no secret, and no certificate for its name.
 func (h *Handler) checkHost(r *http.Request) error {
-	if h.Users != nil || r.TLS != nil || KnownHost(r.Host, h.Router.Address) {
+	if h.Chain.Users != nil || r.TLS != nil || KnownHost(r.Host, h.Chain.Router.Address) {
 		return nil
 	}
-	return &statusError{http.StatusMisdirectedRequest, fmt.Sprintf("this service has no users, and does not answer for host %q; "+
-		"use its IP address, localhost or its advertised address %s, or configure users", r.Host, h.Router.Address)}
+	return &statusError{http.StatusMisdirectedRequest,
+		fmt.Sprintf("this service has no users, and does not answer for host %q; "+
+			"use its IP address, localhost or its advertised address %s, or configure users", r.Host, h.Chain.Router.Address)}
 }

@@ -25,7 +25,7 @@ func writeMessage(out *bytes.Buffer, m protoreflect.Message) {
 	separator := ""
 	for i := range fields.Len() {
 		f := fields.Get(i)
-		if !m.Has(f) {
+		if !m.Has(f) && !SpelledOut(f) {
 			continue
 		}
 		fmt.Fprintf(out, "%s%q:", separator, f.JSONName())
@@ -33,6 +33,12 @@ func writeMessage(out *bytes.Buffer, m protoreflect.Message) {
 		writeField(out, f, m.Get(f))
 	}
 	out.WriteByte('}')
+}
+
+// SpelledOut reports whether a field is written even if it is false or empty: "not released" and
+// "no holders" are answers. Texts and numbers that are not there have no value.
+func SpelledOut(f protoreflect.FieldDescriptor) bool {
+	return f.Kind() == protoreflect.BoolKind && !f.HasPresence() || f.IsList()
 }
 
 func writeField(out *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {

@@ -1,13 +1,10 @@
 package httpapi
 
 import (
-	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
-	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -22,9 +19,9 @@ func (h *Handler) pace(w http.ResponseWriter, r *http.Request) http.ResponseWrit
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // of the former request on the connection
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = control.SetReadDeadline(deadline(h.Limits.BodyTimeout))
+		_ = control.SetReadDeadline(deadline(h.Chain.Limits.BodyTimeout))
 	}
-	return pacedWriter{w, h.Limits.SendTimeout}
+	return pacedWriter{w, h.Chain.Limits.SendTimeout}
 }
 
 // deadline is a time on the clock of the network connections.
@@ -58,11 +55,3 @@ func (p pacedWriter) Write(data []byte) (int, error) {
 
 // Unwrap lets http.ResponseController find the connection.
 func (p pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-// setRetryAfter tells a client that calls too often when it may call again.
-func setRetryAfter(w http.ResponseWriter, err error) {
-	var rate *limits.RateError
-	if errors.As(err, &rate) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(rate.After/time.Second)+1))
-	}
-}

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // statusError is an invalid request for which HTTP has a status of its own.
@@ -47,13 +47,15 @@ func only(f http.HandlerFunc, methods ...string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		fail(w, &statusError{http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s requests, not %s", r.URL.Path, strings.Join(methods, " or "), r.Method)})
+		fail(w, &statusError{http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s requests, not %s", r.URL.Path,
+			strings.Join(methods, " or "), r.Method)})
 	}
 }
 
 // noSuchPath refuses a request whose path is unknown.
-func noSuchPath(w http.ResponseWriter, r *http.Request) {
-	fail(w, &statusError{http.StatusNotFound, fmt.Sprintf("unknown path %s; calls are POST requests such as /v1/acquire, see docs/API.md", r.URL.Path)})
+func noSuchPath(_ http.ResponseWriter, r *http.Request) error {
+	return &statusError{http.StatusNotFound,
+		fmt.Sprintf("unknown path %s; calls are POST requests such as /v1/acquire, see docs/API.md", r.URL.Path)}
 }
 
 // readBody returns the body, and leaves a copy of it in the request. It requires the
@@ -63,12 +65,13 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 		return nil, &statusError{http.StatusUnsupportedMediaType,
 			fmt.Sprintf("the content type must be application/json, not %q", r.Header.Get("Content-Type"))}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.Limits.RequestBytes)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.Chain.Limits.RequestBytes)))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		w.Header().Set("Connection", "close") // instead of reading the rest
-		return nil, fmt.Errorf("%w: the body has more than the %d bytes that limit-request-bytes allows", wire.ErrTooLarge, tooLarge.Limit)
+		return nil, fmt.Errorf("%w: the body has more than the %d bytes that limit-request-bytes allows", wire.ErrTooLarge,
+			tooLarge.Limit)
 	case err != nil:
 		return nil, fmt.Errorf("%w: read the body: %w", engine.ErrInvalid, err)
 	}
@@ -93,7 +96,8 @@ func decode(body []byte, into proto.Message) error {
 	case syntax != nil:
 		return fmt.Errorf("%w: the body must be a JSON object, such as {\"resource\": \"a\"}", engine.ErrInvalid)
 	case len(bytes.TrimSpace(body[first.InputOffset():])) > 0:
-		return fmt.Errorf("%w: the body continues after its JSON object, at byte %d; send one object in a request", engine.ErrInvalid, first.InputOffset())
+		return fmt.Errorf("%w: the body continues after its JSON object, at byte %d; send one object in a request",
+			engine.ErrInvalid, first.InputOffset())
 	}
 	if wrong := wrongField(into.ProtoReflect().Descriptor(), fields, ""); wrong != "" {
 		return fmt.Errorf("%w: %s", engine.ErrInvalid, wrong)

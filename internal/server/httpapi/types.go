@@ -21,70 +21,63 @@ func wrongField(m protoreflect.MessageDescriptor, object map[string]any, path st
 		if f == nil {
 			return fmt.Sprintf("unknown field %q; the fields are %s", path+name, fieldNames(m))
 		}
-		if text := wrongValue(f, object[name], path+name); text != "" {
+		if object[name] == nil { // the same as no field
+			continue
+		}
+		if text := wrongValue(f, f.IsList(), object[name], path+name); text != "" {
 			return text
 		}
 	}
 	return ""
 }
 
-// wrongValue describes a value that a field cannot have.
-func wrongValue(f protoreflect.FieldDescriptor, value any, path string) string {
-	wrong := func(want string) string {
-		return fmt.Sprintf("field %q must be %s, not %s", path, want, typeName(value))
-	}
+// wrongValue describes a value that a field, or an element of its list, cannot have.
+func wrongValue(f protoreflect.FieldDescriptor, isList bool, value any, path string) string {
+	list, _ := value.([]any)
+	object, isObject := value.(map[string]any)
+	want := typeOf(f, isList)
 	switch {
-	case value == nil: // the same as no field
-		return ""
-	case f.IsMap(): // all maps of this API have texts
-		object, ok := value.(map[string]any)
+	case f.IsMap():
 		for _, text := range object {
 			_, isText := text.(string)
-			ok = ok && isText
+			isObject = isObject && isText
 		}
-		if !ok {
-			return wrong("an object of strings")
+		if isObject {
+			return ""
 		}
-		return ""
-	case f.IsList():
-		list, ok := value.([]any)
-		if !ok {
-			return wrong("a list")
-		}
+	case typeName(value) != want:
+	case isList:
 		for i, element := range list {
-			if text := wrongElement(f, element, fmt.Sprintf("%s[%d]", path, i)); text != "" {
+			if text := wrongValue(f, false, element, fmt.Sprintf("%s[%d]", path, i)); text != "" {
 				return text
 			}
 		}
 		return ""
-	}
-	return wrongElement(f, value, path)
-}
-
-// wrongElement describes a value that a field, or an element of its list, cannot have.
-func wrongElement(f protoreflect.FieldDescriptor, value any, path string) string {
-	want, ok := "", false
-	switch f.Kind() {
-	case protoreflect.MessageKind:
-		var object map[string]any
-		if object, ok = value.(map[string]any); ok {
-			return wrongField(f.Message(), object, path+".")
-		}
-		want = "an object"
-	case protoreflect.BoolKind:
-		_, ok = value.(bool)
-		want = "true or false"
-	case protoreflect.StringKind, protoreflect.BytesKind:
-		_, ok = value.(string)
-		want = "a string"
+	case isObject:
+		return wrongField(f.Message(), object, path+".")
 	default:
-		_, ok = value.(float64)
-		want = "a number"
-	}
-	if ok {
 		return ""
 	}
 	return fmt.Sprintf("field %q must be %s, not %s", path, want, typeName(value))
+}
+
+// typeOf returns the name of the JSON type of a field.
+func typeOf(f protoreflect.FieldDescriptor, isList bool) string {
+	switch {
+	case f.IsMap(): // all maps of this API have texts
+		return "an object of strings"
+	case isList:
+		return "a list"
+	}
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		return "an object"
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.StringKind, protoreflect.BytesKind:
+		return "a string"
+	}
+	return "a number"
 }
 
 // typeName returns the name of the JSON type of a value.

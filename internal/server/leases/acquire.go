@@ -15,8 +15,8 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // acquisition is one unary Acquire.
@@ -28,20 +28,19 @@ type acquisition struct {
 	session engine.SessionID // zero if the caller named none
 	mode    engine.Mode      // that served it last
 	queued  atomic.Bool
+	began   engine.Instant
 	trace   *tracing.Call // nil if the call is not traced
 }
 
 // Acquire asks for a lock in the mode that it has.
-func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (response *pb.AcquireResponse, err error) {
-	measured := s.Metrics.StartAcquire()
-	call := s.traceAcquire(ctx, r)
-	defer func() { call.End(response.GetToken(), response.GetMode(), err) }()
-	a, err := s.newAcquisition(r, call)
+func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	measured := s.metrics.StartAcquire()
+	a, err := s.newAcquisition(r, callerName(ctx), tracing.CallOf(ctx))
 	if err != nil {
 		measured.Refused(s.router.ModeOf(fencing.Resource(r.Resource)), metrics.CodeOf(err))
 		return nil, err
 	}
-	response, err = a.run(ctx)
+	response, err := a.run(ctx)
 	if err != nil {
 		measured.Refused(s.router.ModeOf(a.request.Resources[0]), metrics.CodeOf(err))
 		return nil, err
@@ -82,12 +81,13 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	return response, nil
 }
 
-// newAcquisition validates a call.
-func (s *Service) newAcquisition(r *pb.AcquireRequest, trace *tracing.Call) (*acquisition, error) {
+// newAcquisition validates a call. caller names a holder without a name.
+func (s *Service) newAcquisition(r *pb.AcquireRequest, caller string, trace *tracing.Call) (*acquisition, error) {
 	names := r.Resources
 	switch {
 	case r.Resource != "" && len(names) > 0:
-		return nil, fmt.Errorf("%w: resource (%s) and resources (%s) cannot be combined; name all locks of a set in resources",
+		return nil, fmt.Errorf("%w: resource (%s) and resources (%s) cannot be combined; name all locks of a set in "+
+			"resources",
 			engine.ErrInvalid, r.Resource, strings.Join(names, ", "))
 	case r.Resource != "":
 		names = []string{r.Resource}
@@ -95,8 +95,9 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest, trace *tracing.Call) (*ac
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
 	}
-	a := &acquisition{Service: s, call: r, trace: trace, request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
-		Permits: int(r.Permits), Holder: r.Holder, Metadata: r.Metadata}}
+	a := &acquisition{Service: s, call: r, trace: trace, began: s.router.Clock.Now(),
+		request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
+			Permits: int(r.Permits), Holder: cmp.Or(r.Holder, caller), Metadata: r.Metadata}}
 	a.request.Queued = func() {
 		a.queued.Store(true)
 		a.trace.Step(tracing.Queue)
@@ -122,12 +123,20 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest, trace *tracing.Call) (*ac
 		return nil, err
 	}
 	switch {
+	case r.Attempt != "" && r.SessionId != "":
+		return nil, fmt.Errorf("%w: attempt cannot be combined with sessionId; an attempt in a session has a nonce",
+			engine.ErrInvalid)
+	case r.Attempt != "" && (len(r.Attempt) < minAttempt || len(r.Attempt) > maxAttempt):
+		return nil, fmt.Errorf("%w: attempt has %d bytes; use a random text of %d to %d", engine.ErrInvalid, len(r.Attempt),
+			minAttempt, maxAttempt)
 	case r.Nonce > math.MaxUint32:
 		return nil, fmt.Errorf("%w: nonce (%d) must be below 2^32", engine.ErrInvalid, r.Nonce)
 	case r.SessionId != "" && r.Ttl != "":
-		return nil, fmt.Errorf("%w: ttl (%s) cannot be combined with sessionId; the session has its own TTL", engine.ErrInvalid, r.Ttl)
+		return nil, fmt.Errorf("%w: ttl (%s) cannot be combined with sessionId; the session has its own TTL",
+			engine.ErrInvalid, r.Ttl)
 	case r.SessionId == "" && r.Nonce != 0:
-		return nil, fmt.Errorf("%w: nonce (%d) needs a sessionId; open a session first", engine.ErrInvalid, r.Nonce)
+		return nil, fmt.Errorf("%w: nonce (%d) needs a sessionId; open a session first, or use attempt", engine.ErrInvalid,
+			r.Nonce)
 	case r.SessionId != "":
 		a.session, err = engine.ParseSessionID(r.SessionId)
 	}
@@ -143,7 +152,8 @@ func (a *acquisition) ttl() (time.Duration, error) {
 // gone.
 func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireResponse, error) {
 	if a.call.SessionId != "" {
-		return nil, fmt.Errorf("%w: lock %q is in efficiency mode, which has no sessions; acquire it without sessionId, and renew it by resource and token",
+		return nil, fmt.Errorf("%w: lock %q is in efficiency mode, which has no sessions; acquire it without sessionId, "+
+			"and renew it by resource and token",
 			engine.ErrInvalid, string(a.request.Resources[0]))
 	}
 	ttl, err := a.ttl()
@@ -153,8 +163,20 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 	if err != nil {
 		return nil, err
 	}
-	id := newMarkedID(redisMark)
-	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, a.request)
+	id := a.singleID(caller, redisMark)
+	request := a.request
+	request.Wait = request.Wait && a.call.Attempt == "" // the copy of a call must not wait for its own lease
+	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
+	for errors.Is(err, engine.ErrHeld) {
+		if found := a.repeated(caller, id); found != nil {
+			return found, nil
+		}
+		if request.Wait == a.request.Wait {
+			break
+		}
+		request.Wait = true
+		held, grant, err = a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
+	}
 	if err != nil {
 		return nil, waitOver(ctx, caller, err) // the engine has released the attempt
 	}
@@ -171,7 +193,8 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 
 func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time.Duration) *pb.AcquireResponse {
 	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: id.String(), Nonce: uint64(a.request.Nonce),
-		Mode: wire.ModeText(grant.Mode), Holder: a.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot)}
+		Mode: wire.ModeText(grant.Mode), Holder: a.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot),
+		Expires: expires(a.began, ttl)}
 	for _, name := range a.request.Resources {
 		response.Resources = append(response.Resources, string(name))
 	}
@@ -195,16 +218,24 @@ func (a *acquisition) withHolder(ctx context.Context, err error) error {
 		if inspectErr != nil {
 			continue
 		}
-		for _, h := range auth.Visible(ctx, status).Holders {
-			by := cmp.Or(h.Holder, "an unnamed holder")
-			if h.User != "" {
-				by += " (user " + h.User + ")"
-			}
-			if h.Token != fencing.None {
-				by += fmt.Sprintf(" with token %d", h.Token)
-			}
-			return fmt.Errorf("%w: %q by %s", err, string(name), by)
+		if len(status.Holders) > 0 {
+			return heldBy(ctx, err, status, len(status.Waiters))
 		}
 	}
 	return err
+}
+
+// heldBy adds the first holder of a lock to an error, as the caller may see it, and the place in
+// the queue behind this number of waiters.
+func heldBy(ctx context.Context, err error, status engine.Status, waiters int) error {
+	h := auth.Visible(ctx, status).Holders[0]
+	by := cmp.Or(h.Holder, "an unnamed holder")
+	if h.User != "" {
+		by += " (user " + h.User + ")"
+	}
+	if h.Token != fencing.None {
+		by += fmt.Sprintf(" with token %d", h.Token)
+	}
+	return &engine.HeldError{Err: fmt.Errorf("%w: %q by %s", err, string(status.Resource), by), Resource: status.Resource,
+		By: h, Position: waiters + 1}
 }

@@ -9,6 +9,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // fromRaft asks the Raft machine. ctx ends with the wait, caller when the caller is
@@ -23,37 +24,37 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
 		err = waitOver(ctx, caller, err)
-		if a.request.Wait && a.call.SessionId != "" && errors.Is(err, engine.ErrHeld) {
+		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
 			grant, err = a.endWait(caller, s, err)
 		}
 	}
 	if err != nil {
 		return nil, a.abandon(caller, s, err)
 	}
-	return a.response(grant, s.id, s.ttl), nil
+	return a.response(grant, s.ID(), s.TTL()), nil
 }
 
 // openSession attaches the caller's session, or opens one for this lease.
-func (a *acquisition) openSession(ctx context.Context) (*session, error) {
+func (a *acquisition) openSession(ctx context.Context) (*raftstore.Session, error) {
 	if a.call.SessionId == "" {
 		ttl, err := a.ttl()
 		if err != nil {
 			return nil, err
 		}
-		return a.sessions.open(ctx, newMarkedID(singleMark), ttl)
+		return a.open(ctx, a.singleID(ctx, singleMark), ttl, nil)
 	}
-	s, err := a.sessions.attach(ctx, a.session)
+	s, err := a.attach(ctx, a.session, nil)
 	if err == nil && a.call.Nonce == 0 {
-		a.request.Nonce, err = s.nextNonce()
+		a.request.Nonce, err = a.chooseNonce(s)
 	}
 	return s, err
 }
 
 // askRaft asks for the lock. While the request waits, askRaft keeps the session alive
 // on behalf of the caller, which renews only what it holds.
-func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.Grant, error) {
+func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session) (engine.Grant, error) {
 	if !a.request.Wait {
-		return s.raft.Acquire(ctx, a.request)
+		return s.Acquire(ctx, a.request)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -61,20 +62,20 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.G
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		grant, err = s.raft.Acquire(ctx, a.request)
+		grant, err = s.Acquire(ctx, a.request)
 		done <- err
 	}()
-	keepAlive := time.NewTicker(s.ttl / 3)
+	keepAlive := time.NewTicker(s.TTL() / 3)
 	defer keepAlive.Stop()
 	for {
 		select {
 		case err := <-done:
 			if err == nil { // the caller counts the TTL from the answer
-				err = grantedBut(s.renew(caller))
+				err = grantedBut(s.Extend(caller))
 			}
 			return grant, err
 		case <-keepAlive.C:
-			if err := s.renew(ctx); errors.Is(err, engine.ErrLost) {
+			if err := s.Extend(ctx); errors.Is(err, engine.ErrLost) {
 				cancel(err)
 			}
 		}
@@ -105,33 +106,35 @@ func waitOver(ctx, caller context.Context, err error) error {
 // of a later grant. Another copy of the attempt may have been granted meanwhile. Then endWait
 // returns its grant, because only the copies of the attempt together know who wants it. Only
 // the log knows which came first, so it decides, as for an attempt that never waited.
-func (a *acquisition) endWait(caller context.Context, s *session, held error) (engine.Grant, error) {
+func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held error) (engine.Grant, error) {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
 	defer cancel()
 	last := a.request
 	last.Wait, last.Queued = false, nil
-	grant, err := s.raft.Acquire(cleanup, last)
+	grant, err := s.Acquire(cleanup, last)
 	switch {
 	case err == nil:
-		return grant, grantedBut(s.renew(cleanup))
+		return grant, grantedBut(s.Extend(cleanup))
 	case errors.Is(err, engine.ErrHeld), errors.Is(err, engine.ErrLost):
 		return engine.Grant{}, held
 	}
-	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and nonce (%w)",
+	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and "+
+		"nonce (%w)",
 		engine.ErrUncertain, a.request.Nonce, err)
 }
 
 // abandon ends a failed attempt, so that it leaves nothing behind, and returns the error for
 // the caller. A refused attempt has left nothing. An attempt with an uncertain outcome stays
 // if the caller can repeat it by its nonce.
-func (a *acquisition) abandon(ctx context.Context, s *session, err error) error {
+func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err error) error {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	switch {
+	case a.call.Attempt != "": // a copy of the call may hold the lock in this session, which expires otherwise
 	case a.call.SessionId == "":
-		_ = s.close(cleanup) // otherwise it expires
+		_ = s.Close(cleanup) // otherwise it expires
 	case a.call.Nonce == 0 && errors.Is(err, engine.ErrUncertain):
-		_ = s.raft.Release(cleanup, engine.Held{Nonce: a.request.Nonce}) // otherwise it ends with the session
+		_ = s.Release(cleanup, engine.Held{Nonce: a.request.Nonce}) // otherwise it ends with the session
 	}
 	return err
 }

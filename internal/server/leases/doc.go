@@ -2,8 +2,8 @@
 // and release leases, in both modes.
 //
 // It keeps leases in efficiency mode only as a cache of those on the Redis nodes, so that
-// any member serves the next call. It keeps sessions of the correctness mode only as a
-// cache of those in the Raft machine.
+// any member serves the next call. It keeps no sessions of correctness mode: each call finds
+// its session in the Raft machine, and a stream has a raftstore.Session for each of its own.
 //
 // Files, in reading order:
 //
@@ -12,7 +12,7 @@
 //   - correctness.go: its part in correctness mode.
 //   - holder.go: unary Renew and Release.
 //   - redis.go: leases in efficiency mode, for any caller.
-//   - sessions.go: the cache of sessions.
+//   - sessions.go: how a call finds its session, and nonces for callers that gave none.
 //   - stream.go: the session stream of one client.
 //   - streamqueue.go: what the client has not been sent yet, and slow clients.
 //   - streamsession.go, streamredis.go: its operations in each mode.

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // FuzzOperation checks that every operation of a session stream has one answer, never
@@ -24,9 +25,11 @@ func FuzzOperation(f *testing.F) {
 		{Id: 1, Session: id[:], Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(sessionTTL)}}},
 		{Id: 2, Session: id[:], Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}},
 		{Id: 3, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"held"}}}},
-		{Id: 4, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2, Resources: []string{"a"}, TtlNanos: int64(time.Second)}}},
+		{Id: 4, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2, Resources: []string{"a"},
+			TtlNanos: int64(time.Second)}}},
 		{Id: 5, Session: id[:], Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
-		{Id: 6, Session: id[:], Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: &pb.HeldLease{Resources: []string{"a"}}}}},
+		{Id: 6, Session: id[:], Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1,
+			Lease: &pb.HeldLease{Resources: []string{"a"}}}}},
 		{Id: 7, Session: id[:], Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{{Nonce: 1}}}}},
 		{Id: 8, Session: id[:3], Call: &pb.Operation_Close{Close: &pb.CloseCall{}}},
 		{Id: 9},
@@ -42,8 +45,9 @@ func FuzzOperation(f *testing.F) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		st := &stream{service: s.Service, ctx: ctx, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{}, account: s.limits.Of(ctx), wake: make(chan struct{}, 1)}
-		defer st.unlisten()
+		st := &stream{service: s.Service, ctx: ctx, sessions: map[engine.SessionID]*raftstore.Session{},
+			waiters: map[attempt]*redisWaiter{}, account: s.limits.Of(ctx), wake: make(chan struct{}, 1)}
+		defer st.detach()
 		for _, op := range message.Operations {
 			if call := op.GetAcquire(); call != nil {
 				call.Wait = false // a waiter has no answer yet

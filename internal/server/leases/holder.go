@@ -1,16 +1,18 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -18,44 +20,58 @@ import (
 // Renew extends a lease in efficiency mode, or the session of a lease in
 // correctness mode.
 func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
-	var id engine.SessionID
+	held := engine.Held{Metadata: r.Metadata}
 	var err error
+	if held.TTL, err = wire.ParsePositive("ttl", r.Ttl); err != nil {
+		return nil, err
+	}
+	var id engine.SessionID
 	switch {
+	case r.SessionId != "" && r.Resource == "" && len(r.Metadata) > 0:
+		err = fmt.Errorf("%w: metadata belongs to one lease; name it by resource and token", engine.ErrInvalid)
 	case r.SessionId != "" && r.Resource == "":
 		id, err = engine.ParseSessionID(r.SessionId)
 	case r.SessionId == "" && r.Resource != "" && r.Token != 0:
 		if s.router.ModeOf(fencing.Resource(r.Resource)) == engine.Efficiency {
-			return s.renewInRedis(ctx, r)
+			return s.renewInRedis(ctx, r, held)
 		}
 		var holder *engine.Party
 		if holder, err = s.holder(ctx, r.Resource, r.Token); err != nil {
-			s.Metrics.Renewed(engine.Correctness, err)
+			s.metrics.Renewed(engine.Correctness, err)
 			return nil, err
 		}
-		id = holder.Session
+		id, held.Nonce = holder.Session, holder.Nonce
 	default:
 		err = fmt.Errorf("%w: renew needs either sessionId, or resource and token", engine.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.renewSession(ctx, id, r)
+	return s.renewSession(ctx, id, r, held)
 }
 
-func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.RenewRequest) (*pb.RenewResponse, error) {
-	found, err := s.sessions.attach(ctx, id)
+// renewSession extends a session. With a TTL or metadata in held it changes them.
+func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.RenewRequest,
+	held engine.Held) (*pb.RenewResponse, error) {
+	now := s.router.Clock.Now()
+	found, err := s.attach(ctx, id, nil)
+	ttl := time.Duration(0)
 	if err == nil {
-		err = found.renew(ctx)
+		ttl = cmp.Or(held.TTL, found.TTL())
 	}
-	s.Metrics.Renewed(engine.Correctness, err)
+	if err == nil && (held.TTL != 0 || len(held.Metadata) > 0) {
+		held.TTL = ttl
+		err = s.update(ctx, found, held)
+	}
+	s.metrics.Renewed(engine.Correctness, err)
 	if err != nil {
 		return nil, err
 	}
-	holds, err := found.raft.Holds()
+	holds, err := found.Holds()
 	if err != nil {
 		return nil, err
 	}
-	response := &pb.RenewResponse{SessionId: found.id.String(), Ttl: wire.DurationText(found.ttl)}
+	response := &pb.RenewResponse{SessionId: found.ID().String(), Ttl: wire.DurationText(ttl), Expires: expires(now, ttl)}
 	for _, h := range holds {
 		response.Tokens = append(response.Tokens, uint64(h.Token))
 	}
@@ -65,19 +81,44 @@ func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.R
 	return response, nil
 }
 
-// renewInRedis extends a lease that any member has granted.
-func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
+// update renews a session for the TTL of one of its leases, and sets the metadata of the lease.
+func (s *Service) update(ctx context.Context, found *raftstore.Session, held engine.Held) error {
+	if err := s.checkLimits(&held); err != nil {
+		return err
+	}
+	return found.Update(ctx, held)
+}
+
+// expires returns when a lease ends that was extended by ttl at a time, for people.
+func expires(at engine.Instant, ttl time.Duration) string {
+	return at.Time().Add(ttl).UTC().Format(time.RFC3339Nano)
+}
+
+// renewInRedis extends a lease that any member has granted, with the TTL and metadata of change
+// unless they are empty.
+func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest, change engine.Held) (*pb.RenewResponse, error) {
+	now := s.router.Clock.Now()
 	held, err := s.redis.find(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+	if err == nil && (change.TTL != 0 || len(change.Metadata) > 0) {
+		held.TTL = cmp.Or(change.TTL, held.TTL)
+		if len(change.Metadata) > 0 {
+			held.Metadata = change.Metadata
+		}
+		if err := errors.Join(s.checkLimits(&held), engine.ValidateMetadata(held.Metadata)); err != nil {
+			return nil, err
+		}
+	}
 	if err == nil {
 		err = s.redis.renew(ctx, []engine.Held{held})[0]
 		s.redis.renewed(err)
 	} else {
-		s.Metrics.Renewed(engine.Efficiency, err)
+		s.metrics.Renewed(engine.Efficiency, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("renew %q: %w", r.Resource, err)
 	}
-	return &pb.RenewResponse{SessionId: held.Session.String(), Ttl: wire.DurationText(held.TTL), Tokens: []uint64{r.Token}}, nil
+	return &pb.RenewResponse{SessionId: held.Session.String(), Ttl: wire.DurationText(held.TTL),
+		Tokens: []uint64{r.Token}, Expires: expires(now, held.TTL)}, nil
 }
 
 // holder returns the holder of a lock in correctness mode with this token. The lease of
@@ -108,8 +149,6 @@ func notHeld(ctx context.Context, resource string, token uint64) error {
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
 	var released bool
 	var err error
-	call := s.traceRelease(ctx, r)
-	defer func() { call.End(r.Token, "", err) }()
 	switch {
 	case r.Resource != "" && r.Token != 0 && s.router.ModeOf(fencing.Resource(r.Resource)) == engine.Efficiency:
 		released, err = s.releaseInRedis(ctx, r)
@@ -143,16 +182,17 @@ func (s *Service) releaseInRedis(ctx context.Context, r *pb.ReleaseRequest) (rel
 
 // releaseInRaft ends an attempt in correctness mode. It also ends an attempt that
 // holds nothing, so that a late copy of its acquire is not granted.
-func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce engine.Nonce) (released bool, err error) {
-	found, err := s.sessions.attach(ctx, id)
+func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce engine.Nonce) (released bool,
+	err error) {
+	found, err := s.attach(ctx, id, nil)
 	if err != nil {
 		return false, err
 	}
-	attempt, err := found.raft.Attempt(nonce)
+	attempt, err := found.Attempt(nonce)
 	if err != nil {
 		return false, err
 	}
-	if err := found.raft.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
+	if err := found.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
 		return false, err
 	}
 	held := attempt.Code == machine.Granted
@@ -164,13 +204,13 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 
 // closeUnused closes a session that was opened for one lease, unless the caller
 // has used it for others.
-func (s *Service) closeUnused(ctx context.Context, found *session) error {
-	requests, err := s.router.Node.Requests(ctx, found.id, raftstore.Stale)
+func (s *Service) closeUnused(ctx context.Context, found *raftstore.Session) error {
+	requests, err := s.router.Node.Requests(ctx, found.ID(), raftstore.Stale)
 	if errors.Is(err, engine.ErrNotHeld) {
 		return nil
 	}
 	if err != nil || requests > 0 {
 		return err
 	}
-	return found.close(ctx)
+	return found.Close(ctx)
 }

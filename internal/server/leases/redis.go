@@ -7,8 +7,8 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -21,7 +21,8 @@ type redisLeases struct {
 }
 
 // acquire asks for a lease once.
-func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
+func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
+	request engine.Request) (engine.Held, engine.Grant, error) {
 	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
 		return engine.Held{}, engine.Grant{}, err
@@ -29,13 +30,23 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 	request.User = auth.UserName(ctx)
 	if queued := request.Queued; queued != nil {
 		request.Queued = func() {
-			l.service.Metrics.Waits()
+			l.service.metrics.Waits()
 			queued()
 		}
 	}
+	account := l.service.limits.Of(ctx)
+	if err := account.CheckLeases(); err != nil {
+		return engine.Held{}, engine.Grant{}, err
+	}
 	held, err := backend.Acquire(ctx, session, ttl, request)
 	if err == nil {
-		l.record(history.Granted, held)
+		if err = account.Granted(held.Name, ttl); err != nil {
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_ = backend.Release(cleanup, held) // otherwise it expires
+			return engine.Held{}, engine.Grant{}, err
+		}
+		l.record(observe.Granted, held)
 	}
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }
@@ -44,6 +55,7 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 // engine.ErrLost, or one that leaves open whether the lease was renewed. A lease
 // whose lock leaves efficiency mode is lost.
 func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
+	account := l.service.limits.Of(ctx)
 	for {
 		version := l.service.router.Node.Topology().Version
 		backend, err := l.service.router.Redis.Backend()
@@ -57,6 +69,9 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 		errs := backend.Renew(ctx, leases)
 		outdated := false
 		for i, err := range errs {
+			if err == nil {
+				account.Renewed(leases[i].Name, leases[i].TTL)
+			}
 			outdated = outdated || errors.Is(err, engine.ErrVersion)
 			errs[i] = onlyLoss(err)
 		}
@@ -70,12 +85,13 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 func (l redisLeases) release(ctx context.Context, held engine.Held) error {
 	err := l.end(ctx, held)
 	if err == nil {
-		l.record(history.Released, held)
+		l.record(observe.Released, held)
+		l.service.chain.Audit.Released(ctx, &held)
 	}
 	return err
 }
 
-// end ends a lease without an entry in the history.
+// end ends a lease without an entry in the observe.
 func (l redisLeases) end(ctx context.Context, held engine.Held) error {
 	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
@@ -83,18 +99,20 @@ func (l redisLeases) end(ctx context.Context, held engine.Held) error {
 	}
 	err = backend.Release(ctx, held)
 	if err == nil {
-		l.service.Metrics.Ended(metrics.Released)
+		l.service.limits.Of(ctx).Released(held.Name)
+		l.service.metrics.Ended(metrics.Released)
 	}
 	return err
 }
 
 // record adds an event to the history of the locks of a lease that are in efficiency mode.
-func (l redisLeases) record(kind history.Kind, held engine.Held) {
+func (l redisLeases) record(kind observe.Kind, held engine.Held) {
 	for _, name := range held.Resources {
 		if l.service.router.ModeOf(name) != engine.Efficiency {
 			continue
 		}
-		l.service.Recorder.Add(name, kind, &engine.Party{Holder: held.Holder, User: held.User, Session: held.Session, Nonce: held.Nonce,
+		l.service.recorder.Add(name, kind, &engine.Party{Holder: held.Holder, User: held.User, Session: held.Session,
+			Nonce: held.Nonce,
 			Token: held.Token}, time.Time{})
 	}
 }
@@ -142,12 +160,12 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 
 // renewed records the outcome of the renewal of a lease by its caller.
 func (l redisLeases) renewed(err error) {
-	l.service.Metrics.Renewed(engine.Efficiency, err)
+	l.service.metrics.Renewed(engine.Efficiency, err)
 	switch {
 	case errors.Is(err, engine.ErrExpired):
-		l.service.Metrics.Ended(metrics.Expired)
+		l.service.metrics.Ended(metrics.Expired)
 	case errors.Is(err, engine.ErrLost):
-		l.service.Metrics.Ended(metrics.Lost)
+		l.service.metrics.Ended(metrics.Lost)
 	}
 }
 

@@ -9,50 +9,41 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/history"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/routing"
-	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
 // cleanupTimeout bounds the cleanup for a caller that is gone.
 const cleanupTimeout = 5 * time.Second
 
-// Service implements leased.v1.LeaseService, except for List and Watch. Its errors
+// Service implements the calls of leased.v1.LeaseService on sessions and leases. Its errors
 // are those of package engine; the caller encodes them.
 type Service struct {
-	pb.UnimplementedLeaseServiceServer
-	// Signing, Metrics and Recorder are set before the first call. Recorder hears of the
-	// leases in efficiency mode that this member serves.
-	Signing  Signing
-	Metrics  *metrics.Metrics
-	Recorder *history.Recorder
-	// Tracer is nil without tracing.
-	Tracer *tracing.Tracer
-
+	chain    *calls.Chain
 	router   *routing.Router
-	sessions *sessions
-	redis    redisLeases
-	audit    *audit.Log
 	limits   *limits.Accounts
+	metrics  *metrics.Metrics
+	recorder *observe.Recorder
+	signing  Signing
+	nonces   nonces
+	redis    redisLeases
 }
 
-// New returns a Service that records the grants of session streams in an audit log.
-func New(router *routing.Router, log *audit.Log, accounts *limits.Accounts) *Service {
-	s := &Service{router: router, sessions: &sessions{router: router, limits: &accounts.Limits, byID: map[engine.SessionID]*session{}},
-		audit: log, limits: accounts}
+// New returns a Service behind a chain. The operations of session streams pass the chain one
+// by one. The recorder hears of the leases in efficiency mode that this member serves.
+func New(chain *calls.Chain, recorder *observe.Recorder, signing Signing) *Service {
+	s := &Service{chain: chain, router: chain.Router, limits: chain.Limits, metrics: chain.Metrics, recorder: recorder,
+		signing: signing}
 	s.redis = redisLeases{s}
 	return s
 }
-
-// Sweep forgets sessions that were not used for long. Call it periodically.
-func (s *Service) Sweep() { s.sessions.sweep() }
 
 // OpenSession opens a session.
 func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
@@ -66,11 +57,11 @@ func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*p
 			return nil, err
 		}
 	}
-	opened, err := s.sessions.open(ctx, id, ttl)
+	opened, err := s.open(ctx, id, ttl, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.OpenSessionResponse{SessionId: id.String(), Ttl: wire.DurationText(opened.ttl)}, nil
+	return &pb.OpenSessionResponse{SessionId: id.String(), Ttl: wire.DurationText(opened.TTL())}, nil
 }
 
 // ttlOr parses a TTL. An empty text is the default.
@@ -88,9 +79,9 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.sessions.attach(ctx, id)
+	found, err := s.attach(ctx, id, nil)
 	if err == nil {
-		err = found.close(ctx)
+		err = found.Close(ctx)
 	}
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return nil, err
@@ -131,8 +122,8 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	}
 	err = backend.Break(ctx, name, fencing.Token(r.Token))
 	if err == nil && mode == engine.Efficiency {
-		s.Metrics.Ended(metrics.Broken)
-		s.Recorder.Add(name, history.Broken, &engine.Party{Token: fencing.Token(r.Token)}, time.Time{})
+		s.metrics.Ended(metrics.Broken)
+		s.recorder.Add(name, observe.Broken, &engine.Party{Token: fencing.Token(r.Token)}, time.Time{})
 	}
 	return &pb.BreakResponse{}, err
 }

@@ -7,14 +7,15 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // Signing says how this member signs tokens.
 type Signing struct {
 	// Signer returns the current key, or nil if the member has none.
-	Signer func() *fencing.Signer
+	Signer func() *signature.Signer
 	// TTL is the time for which gates accept a signature.
 	TTL   time.Duration
 	Clock engine.Clock
@@ -30,23 +31,25 @@ func (s *Service) Sign(ctx context.Context, r *pb.SignRequest) (*pb.SignResponse
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %q: %w", r.Resource, err)
 	}
-	signer := s.Signing.Signer()
+	signer := s.signing.Signer()
 	if signer == nil { // the leader may have one, so this is not the first check
-		return nil, fmt.Errorf("sign the token of %q: %w: member %s has no signing key; make one with `leased keys new` and set signing-key-file on all members",
+		return nil, fmt.Errorf("sign the token of %q: %w: member %s has no signing key; make one with `leased keys new` "+
+			"and set signing-key-file on all members",
 			r.Resource, engine.ErrUnsupported, s.router.Node.ID())
 	}
-	expires := s.Signing.Clock.Now().Time().Add(s.Signing.TTL).Truncate(time.Second)
+	expires := s.signing.Clock.Now().Time().Add(s.signing.TTL).Truncate(time.Second)
 	text, err := signer.Sign(name, token, expires)
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %q: %w: %w", r.Resource, engine.ErrInvalid, err)
 	}
 	return &pb.SignResponse{SignedToken: text, Resource: string(name), KeyId: signer.KeyID(),
-		Expires: expires.UTC().Format(time.RFC3339), Ttl: wire.DurationText(s.Signing.TTL)}, nil
+		Expires: expires.UTC().Format(time.RFC3339), Ttl: wire.DurationText(s.signing.TTL)}, nil
 }
 
 // signedName checks that the caller holds a lock with a token, and returns the name
 // under which gates check that token.
-func (s *Service) signedName(ctx context.Context, name fencing.Resource, token fencing.Token) (fencing.Resource, error) {
+func (s *Service) signedName(ctx context.Context, name fencing.Resource, token fencing.Token) (fencing.Resource,
+	error) {
 	if err := name.Validate(); err != nil {
 		return "", err
 	}
@@ -57,7 +60,8 @@ func (s *Service) signedName(ctx context.Context, name fencing.Resource, token f
 		// Redis credentials suffice to write any number to the nodes, but the service has
 		// granted none above the ceiling in its log.
 		if ceiling := s.router.Node.Efficiency().Ceiling; token > ceiling {
-			return "", fmt.Errorf("%w: the Redis nodes have token %d, and may accept none above %d; find out who wrote it, unless this member is behind the leader",
+			return "", fmt.Errorf("%w: the Redis nodes have token %d, and may accept none above %d; find out who wrote it, "+
+				"unless this member is behind the leader",
 				engine.ErrUnavailable, token, ceiling)
 		}
 		return name, nil

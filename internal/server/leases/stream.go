@@ -10,6 +10,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // attempt is the identity of an acquisition attempt.
@@ -29,7 +30,7 @@ type stream struct {
 
 	mu       sync.Mutex
 	queue    queue
-	sessions map[engine.SessionID]*session
+	sessions map[engine.SessionID]*raftstore.Session
 	waiters  map[attempt]*redisWaiter
 	known    knownLeases // has its own lock
 
@@ -41,7 +42,7 @@ type stream struct {
 // Session serves the stream of one client. It returns an error if the client does
 // not read its notices: its sessions then stay open, as if the client had reconnected.
 func (s *Service) Session(server pb.LeaseService_SessionServer) error {
-	st := &stream{service: s, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{},
+	st := &stream{service: s, sessions: map[engine.SessionID]*raftstore.Session{}, waiters: map[attempt]*redisWaiter{},
 		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
 	st.account = s.limits.Of(server.Context())
 	st.ctx, st.cancel = context.WithCancelCause(server.Context())
@@ -60,7 +61,7 @@ func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 		sending.Wait()
 	case <-st.ctx.Done():
 		if errors.Is(context.Cause(st.ctx), errNotices) { // gRPC ends Recv and Send when this call has returned
-			st.unlisten()
+			st.detach()
 			return errNotices
 		}
 		<-received
@@ -76,7 +77,7 @@ func (st *stream) receive(server pb.LeaseService_SessionServer) {
 	defer func() {
 		st.flush()
 		st.cancel(nil)
-		st.unlisten()
+		st.detach()
 		work.Wait()
 	}()
 	for {
@@ -124,29 +125,24 @@ func (st *stream) takeSlot() bool {
 	}
 }
 
-// admit counts an operation against the limits of the user until done is called.
+// admit checks an operation, and counts it against the limits of the user until done is
+// called.
 func (st *stream) admit(op *pb.Operation) (done func(), err error) {
-	if err := st.service.limits.CheckOperation(op); err != nil {
+	if err := st.service.chain.Admit(st.ctx, st.account, op); err != nil {
 		return nil, err
 	}
-	switch call := op.Call.(type) {
-	case *pb.Operation_Renew, *pb.Operation_Release, *pb.Operation_Close:
-		err = st.account.Keep()
-	case *pb.Operation_Acquire:
-		if err = st.account.Request(); err == nil && call.Acquire.Wait {
-			return st.admitWaiter()
-		}
-	default:
-		err = st.account.Request()
+	if op.GetAcquire().GetWait() {
+		return st.admitWaiter()
 	}
-	return func() {}, err
+	return func() {}, nil
 }
 
 // admitWaiter counts an acquire that may wait.
 func (st *stream) admitWaiter() (done func(), err error) {
 	if st.waiting.Add(1) > maxWaiting {
 		st.waiting.Add(-1)
-		return nil, fmt.Errorf("%w: %d acquires wait on this stream; use another connection, or wait for fewer locks at once", engine.ErrLimit, maxWaiting)
+		return nil, fmt.Errorf("%w: %d acquires wait on this stream; use another connection, or wait for fewer locks at once",
+			engine.ErrLimit, maxWaiting)
 	}
 	leave, err := st.account.Wait()
 	if err != nil {

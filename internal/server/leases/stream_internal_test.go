@@ -13,9 +13,11 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // A user whose acquires have exhausted the rate can still keep and end what it has: a
@@ -25,8 +27,8 @@ func TestRateOfStreamOperations(t *testing.T) {
 	const rate = 5
 	few := limits.Default()
 	few.RequestsPerSecond = rate
-	s := &Service{limits: limits.NewAccounts(few, leasetest.NewStoppedClock())}
-	st := &stream{service: s, account: s.limits.Of(t.Context()), ctx: t.Context()}
+	chain := calls.New(calls.Config{Limits: limits.NewAccounts(few, leasetest.NewStoppedClock())})
+	st := &stream{service: New(chain, nil, Signing{}), account: chain.Limits.Of(t.Context()), ctx: t.Context()}
 	acquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}}}}
 	for range rate {
 		done, err := st.admit(acquire)
@@ -42,10 +44,11 @@ func TestRateOfStreamOperations(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrLimit, name)
 	}
 	keep := map[string]*pb.Operation{
-		"renewal":                    {Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}},
-		"release":                    {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
-		"release in efficiency mode": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: &pb.HeldLease{Nonce: 1}}}},
-		"close":                      {Call: &pb.Operation_Close{Close: &pb.CloseCall{}}},
+		"renewal": {Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}},
+		"release": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
+		"release in efficiency mode": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1,
+			Lease: &pb.HeldLease{Nonce: 1}}}},
+		"close": {Call: &pb.Operation_Close{Close: &pb.CloseCall{}}},
 	}
 	for name, op := range keep {
 		_, err := st.admit(op)
@@ -70,11 +73,12 @@ func TestGrantOfAClosedStreamIsAudited(t *testing.T) {
 	log, err := audit.Open(audit.Config{Path: file, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
-	s.audit = log
+	s.chain.Audit = log
 	st := &stream{service: s.Service, ctx: context.Background()}
 	granted := func(holder string) {
-		o := st.newOperation(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}, Holder: holder}}})
-		o.Done(engine.Grant{Token: 7, Mode: engine.Correctness}, nil)
+		o := st.newOperation(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1,
+			Resources: []string{"a"}, Holder: holder}}})
+		o.Done(machine.Result{Token: 7, Mode: engine.Correctness}, nil)
 	}
 	granted("unsent")
 	st.queue.close(&st.mu)

@@ -1,15 +1,18 @@
 package leases
 
 import (
+	"errors"
 	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // operation is one operation of a stream, from its arrival until its answer is sent.
@@ -32,7 +35,7 @@ func (st *stream) newOperation(op *pb.Operation) *operation {
 	o := &operation{stream: st, op: op}
 	o.answer.Id = op.Id
 	if op.GetAcquire() != nil {
-		o.measured = st.service.Metrics.StartAcquire()
+		o.measured = st.service.metrics.StartAcquire()
 	}
 	return o
 }
@@ -62,7 +65,7 @@ func (o *operation) begin() bool {
 		}
 		if err := o.prepare(); err != nil {
 			o.end(err)
-		} else if err := s.raft.BeginRelease(engine.Nonce(call.Release.Nonce), o); err != nil {
+		} else if err := s.BeginRelease(engine.Nonce(call.Release.Nonce), o); err != nil {
 			o.end(fmt.Errorf("release: %w", err))
 		}
 		return true
@@ -75,7 +78,7 @@ func (o *operation) prepare() (err error) {
 	if o.admitted, err = o.stream.admit(o.op); err != nil {
 		return err
 	}
-	o.trace = o.stream.service.traceOperation(o.stream.ctx, o.op)
+	o.trace = o.stream.service.chain.Trace(o.stream.ctx, o.op)
 	if len(o.op.Session) != len(o.id) {
 		return fmt.Errorf("%w: a session id has %d bytes, not %d", engine.ErrInvalid, len(o.id), len(o.op.Session))
 	}
@@ -94,11 +97,10 @@ func (o *operation) beginAcquire(call *pb.AcquireCall) error {
 		return err
 	}
 	o.trace.Step(tracing.Commit)
-	return s.raft.Begin(o.stream.ctx, request, o)
+	return s.Begin(o.stream.ctx, request, o)
 }
 
-// request returns the request of an acquire, after checking that it is valid and that the
-// user has the rights.
+// request returns the request of an acquire, after checking that it is valid.
 func (o *operation) request(call *pb.AcquireCall) (engine.Request, error) {
 	st := o.stream
 	request, err := wire.ToRequest(call)
@@ -110,11 +112,6 @@ func (o *operation) request(call *pb.AcquireCall) (engine.Request, error) {
 	}
 	if err != nil {
 		return engine.Request{}, err
-	}
-	for _, name := range request.Resources {
-		if err := auth.Allow(st.ctx, auth.Acquire, string(name)); err != nil {
-			return engine.Request{}, err
-		}
 	}
 	if nonce := request.Nonce; request.Wait {
 		request.Queued = func() {
@@ -154,6 +151,8 @@ func (o *operation) call() error {
 			return st.renewInRedis(o.id, call.Renew.Leases, a)
 		}
 		return st.renewSession(o.id)
+	case *pb.Operation_Update:
+		return st.update(o.id, call.Update)
 	case *pb.Operation_Release:
 		if call.Release.Lease != nil {
 			return st.releaseInRedis(o.id, call.Release)
@@ -170,9 +169,12 @@ func (o *operation) call() error {
 }
 
 // Done receives the outcome of an operation in correctness mode.
-func (o *operation) Done(grant engine.Grant, err error) {
-	if o.op.GetAcquire() != nil && err == nil {
-		o.answer.Token, o.answer.Mode, o.answer.Slot = uint64(grant.Token), wire.ModeText(grant.Mode), int32(grant.Slot)
+func (o *operation) Done(result machine.Result, err error) {
+	switch {
+	case o.op.GetAcquire() == nil && err != nil:
+		err = fmt.Errorf("release: %w", err)
+	case o.op.GetAcquire() != nil && err == nil:
+		o.answer.Token, o.answer.Mode, o.answer.Slot = uint64(result.Token), wire.ModeText(result.Mode), int32(result.Slot)
 	}
 	o.end(err)
 }
@@ -189,12 +191,31 @@ func (o *operation) end(err error) {
 	o.stream.queue.add(&o.stream.mu, o)
 }
 
+// withHolder adds the holder to an error of an acquire in correctness mode that does not wait. It
+// reads what this member has applied, which costs no log entry.
+func (o *operation) withHolder() error {
+	call, s := o.op.GetAcquire(), o.stream.service
+	if call == nil || call.TtlNanos != 0 || !errors.Is(o.err, engine.ErrHeld) || errors.Is(o.err, engine.ErrUncertain) {
+		return o.err
+	}
+	for _, name := range call.Resources {
+		if !auth.Can(o.stream.ctx, auth.Read, name) {
+			continue
+		}
+		if status, holders, waiters := s.router.Node.InspectFirst(fencing.Resource(name), 1); holders > 0 {
+			return heldBy(o.stream.ctx, o.err, status, waiters)
+		}
+	}
+	return o.err
+}
+
 // finish completes the answer, and records it. It may write to the audit log.
 func (o *operation) finish() *pb.Answer {
 	service, a := o.stream.service, &o.answer
 	o.trace.End(a.Token, a.Mode, o.err)
-	service.audit.Operation(o.stream.ctx, o.op, a, o.err)
+	service.chain.Answered(o.stream.ctx, o.op, a, o.err)
 	if o.err != nil {
+		o.err = o.withHolder()
 		a.Error = wire.FromError(service.router.NameLeader(o.err))
 	}
 	acquire := o.op.GetAcquire()

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/heartbeat"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
@@ -77,7 +77,7 @@ func split[T any](list []T) (first, others []T) {
 // this member is alive. The slots of the answers are free when the client has received the
 // message, as far as flow control shows.
 func (st *stream) send(server pb.LeaseService_SessionServer) {
-	alive := time.NewTicker(heartbeat.Interval)
+	alive := time.NewTicker(clientcore.HeartbeatInterval)
 	defer alive.Stop()
 	for {
 		st.mu.Lock()

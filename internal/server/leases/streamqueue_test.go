@@ -13,6 +13,7 @@ import (
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // unreadClient is a session stream that sends operations, and reads nothing before read
@@ -57,12 +58,14 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	s := newTestService(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := &unreadClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 2 * maxOperations / operations, read: make(chan struct{})}
+	client := &unreadClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 2 * maxOperations / operations,
+		read: make(chan struct{})}
 	for i := range operations { // none of them is valid
 		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i)})
 	}
-	st := &stream{service: s.Service, account: s.limits.Of(ctx), sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{},
-		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
+	st := &stream{service: s.Service, account: s.limits.Of(ctx), sessions: map[engine.SessionID]*raftstore.Session{},
+		waiters: map[attempt]*redisWaiter{},
+		wake:    make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
 	done := make(chan struct{}, 2)
 	go func() { st.send(client); done <- struct{}{} }()
@@ -72,10 +75,14 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 		defer st.mu.Unlock()
 		return len(st.queue.ended)
 	}
-	require.Eventually(t, func() bool { return len(st.slots) == maxOperations && queued() >= maxOperations-maxAnswers }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(st.slots) == maxOperations && queued() >= maxOperations-maxAnswers
+	}, time.Minute, time.Millisecond)
 	require.LessOrEqual(t, queued(), maxOperations)
 	close(client.read)
-	require.Eventually(t, func() bool { return client.answers.Load() == 2*maxOperations/operations*operations }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return client.answers.Load() == 2*maxOperations/operations*operations
+	}, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { return len(st.slots) == 0 && queued() == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	testserver.Receive(t, done)
@@ -95,7 +102,8 @@ func TestRefusedOperationsFreeTheirSlots(t *testing.T) {
 	close(client.read)
 	const operations = maxOperations + 10
 	for i := range operations {
-		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i), Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{}}})
+		client.message.Operations = append(client.message.Operations,
+			&pb.Operation{Id: uint64(i), Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{}}})
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Session(client) }()
@@ -112,16 +120,15 @@ func TestUnreadNoticesEndTheStream(t *testing.T) {
 	defer cancel()
 	client := &unreadClient{ctx: ctx, read: make(chan struct{})}
 	ended := make(chan error, 1)
-	opened, err := s.sessions.open(ctx, engine.NewSessionID(), sessionTTL)
-	require.NoError(t, err)
+	id := s.openSession(t)
 	go func() { ended <- s.Session(client) }()
 	st := &stream{service: s.Service, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
 	for range maxNotices {
-		st.notify(opened.id, 1, engine.ErrTaken)
+		st.notify(id, 1, engine.ErrTaken)
 	}
 	require.NoError(t, st.ctx.Err())
-	st.notify(opened.id, 1, engine.ErrTaken)
+	st.notify(id, 1, engine.ErrTaken)
 	require.ErrorIs(t, context.Cause(st.ctx), limits.ErrSlow)
 	require.Len(t, st.queue.notices, maxNotices)
 	cancel()

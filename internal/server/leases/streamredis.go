@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -36,7 +36,8 @@ func (st *stream) addWaiter(op *pb.Operation) *redisWaiter {
 	if !ok || !call.Acquire.Wait || call.Acquire.TtlNanos == 0 || len(op.Session) != len(engine.SessionID{}) {
 		return nil
 	}
-	w := &redisWaiter{key: attempt{engine.SessionID(op.Session), engine.Nonce(call.Acquire.Nonce)}, done: make(chan struct{})}
+	w := &redisWaiter{key: attempt{engine.SessionID(op.Session), engine.Nonce(call.Acquire.Nonce)},
+		done: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(st.ctx)
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -56,7 +57,8 @@ func (st *stream) removeWaiter(w *redisWaiter) {
 }
 
 // acquireInRedis asks the Redis nodes.
-func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, ttlNanos int64, w *redisWaiter, a *pb.Answer, trace *tracing.Call) error {
+func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, ttlNanos int64, w *redisWaiter,
+	a *pb.Answer, trace *tracing.Call) error {
 	if err := st.service.limits.CheckTTL(time.Duration(ttlNanos)); err != nil {
 		return err
 	}
@@ -227,15 +229,18 @@ func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.Held
 	longest := s.router.Node.Topology().Fleet.MaxTTL
 	switch {
 	case held.Name == "" || !held.Token.Valid():
-		return held, fmt.Errorf("%w: a lease in efficiency mode needs the name and the token that its acquire returned", engine.ErrInvalid)
+		return held, fmt.Errorf("%w: a lease in efficiency mode needs the name and the token that its acquire returned",
+			engine.ErrInvalid)
 	case held.TTL < engine.MinTTL || longest != 0 && held.TTL > longest:
 		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, held.TTL, engine.MinTTL, longest)
 	}
 	if held.User = redlockadapter.UserOf(held.Name); !auth.Owns(ctx, held.User) {
-		return held, fmt.Errorf("%w: the lease of %q belongs to another user; only its owner can use it", engine.ErrForbidden, string(held.Resources[0]))
+		return held, fmt.Errorf("%w: the lease of %q belongs to another user; only its owner can use it", engine.ErrForbidden,
+			string(held.Resources[0]))
 	}
 	if session, nonce := redlockadapter.AttemptOf(held.Name); session != id || nonce != held.Nonce {
-		return held, fmt.Errorf("%w: the name of the lease of %q is not of this session and nonce; use the name that the acquire returned",
+		return held, fmt.Errorf("%w: the name of the lease of %q is not of this session and nonce; use the name that the "+
+			"acquire returned",
 			engine.ErrInvalid, string(held.Resources[0]))
 	}
 	return held, nil

@@ -6,13 +6,12 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
 // session returns a session that was opened or attached on this stream.
-func (st *stream) session(id engine.SessionID) (*session, error) {
+func (st *stream) session(id engine.SessionID) (*raftstore.Session, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if s := st.sessions[id]; s != nil {
@@ -24,7 +23,7 @@ func (st *stream) session(id engine.SessionID) (*session, error) {
 // sessionToEnd is session for an operation that ends something. If there is no such
 // session at all, the error matches engine.ErrExpired: another copy of the
 // operation may have closed it.
-func (st *stream) sessionToEnd(id engine.SessionID) (*session, error) {
+func (st *stream) sessionToEnd(id engine.SessionID) (*raftstore.Session, error) {
 	s, err := st.session(id)
 	if err == nil {
 		return s, nil
@@ -40,10 +39,7 @@ func (st *stream) sessionToEnd(id engine.SessionID) (*session, error) {
 }
 
 func (st *stream) openSession(id engine.SessionID, call *pb.OpenCall) error {
-	if err := auth.Check(st.ctx, pb.LeaseService_OpenSession_FullMethodName, nil); err != nil {
-		return err
-	}
-	s, err := st.service.sessions.open(st.ctx, id, time.Duration(call.TtlNanos))
+	s, err := st.service.open(st.ctx, id, time.Duration(call.TtlNanos), st.lostOf(id))
 	if err != nil {
 		return err
 	}
@@ -52,48 +48,53 @@ func (st *stream) openSession(id engine.SessionID, call *pb.OpenCall) error {
 
 // attachSession finds a session, and answers with its leases.
 func (st *stream) attachSession(id engine.SessionID, a *pb.Answer) error {
-	s, err := st.service.sessions.attach(st.ctx, id)
+	s, err := st.service.attach(st.ctx, id, st.lostOf(id))
 	if err != nil {
 		return err
 	}
 	if err := st.add(s); err != nil {
 		return err
 	}
-	holds, err := s.raft.Holds()
+	holds, err := s.Holds()
 	for _, h := range holds {
 		a.Holds = append(a.Holds, &pb.Hold{Nonce: uint64(h.Nonce), Token: uint64(h.Token)})
 	}
 	return err
 }
 
-// add makes a session available to the operations of the stream, and notifies the
-// stream of its losses. A stream uses only the incarnation of a session that it met
-// first. A late copy of the request that opened the session may open another
-// incarnation after the end of the first, and must not hide that end from the
-// client.
-func (st *stream) add(s *session) error {
+// lostOf returns the function that notifies the client of the lost leases of a session.
+func (st *stream) lostOf(id engine.SessionID) func(engine.Nonce, error) {
+	return func(nonce engine.Nonce, err error) { st.notify(id, nonce, err) }
+}
+
+// add makes a session available to the operations of the stream. A stream uses only the
+// incarnation of a session that it met first. A late copy of the request that opened the
+// session may open another incarnation after the end of the first, and must not hide that end
+// from the client.
+func (st *stream) add(s *raftstore.Session) error {
 	st.mu.Lock()
-	if known := st.sessions[s.id]; known != nil && known.raft.Incarnation() != s.raft.Incarnation() {
-		st.mu.Unlock()
-		return fmt.Errorf("%w: the session %s that was opened on this stream has ended; open one with another id", engine.ErrExpired, s.id)
+	known := st.sessions[s.ID()]
+	if known == nil && st.ctx.Err() == nil { // otherwise detach may have run before
+		st.sessions[s.ID()] = s
+	} else {
+		defer s.Detach()
 	}
-	st.sessions[s.id] = s
 	st.mu.Unlock()
-	s.listen(st)
-	if st.ctx.Err() != nil { // unlisten may have run before
-		s.unlisten(st)
+	if known != nil && known.Incarnation() != s.Incarnation() {
+		return fmt.Errorf("%w: the session %s that was opened on this stream has ended; open one with another id",
+			engine.ErrExpired, s.ID())
 	}
 	return nil
 }
 
-// unlisten removes all sessions when the stream ends.
-func (st *stream) unlisten() {
+// detach ends the notices of all sessions when the stream ends.
+func (st *stream) detach() {
 	st.mu.Lock()
 	sessions := st.sessions
-	st.sessions = map[engine.SessionID]*session{}
+	st.sessions = map[engine.SessionID]*raftstore.Session{}
 	st.mu.Unlock()
 	for _, s := range sessions {
-		s.unlisten(st)
+		s.Detach()
 	}
 }
 
@@ -102,8 +103,18 @@ func (st *stream) renewSession(id engine.SessionID) error {
 	if err != nil {
 		return err
 	}
-	err = s.renew(st.ctx)
-	st.service.Metrics.Renewed(engine.Correctness, err)
+	err = s.Extend(st.ctx)
+	st.service.metrics.Renewed(engine.Correctness, err)
+	return err
+}
+
+func (st *stream) update(id engine.SessionID, call *pb.UpdateCall) error {
+	s, err := st.session(id)
+	if err == nil {
+		err = st.service.update(st.ctx, s, engine.Held{Nonce: engine.Nonce(call.Nonce), TTL: time.Duration(call.TtlNanos),
+			Metadata: call.Metadata})
+	}
+	st.service.metrics.Renewed(engine.Correctness, err)
 	return err
 }
 
@@ -112,7 +123,7 @@ func (st *stream) releaseInRaft(id engine.SessionID, nonce engine.Nonce) error {
 	if err != nil {
 		return err
 	}
-	return s.raft.Release(st.ctx, engine.Held{Nonce: nonce})
+	return s.Release(st.ctx, engine.Held{Nonce: nonce})
 }
 
 // closeSession closes a session and removes it from the stream. A session that
@@ -122,14 +133,11 @@ func (st *stream) closeSession(id engine.SessionID) error {
 	if err != nil {
 		return err
 	}
-	if err := s.close(st.ctx); err != nil {
+	if err := s.Close(st.ctx); err != nil {
 		return err
 	}
 	st.mu.Lock()
-	if st.sessions[s.id] == s {
-		delete(st.sessions, s.id)
-	}
-	st.mu.Unlock()
-	s.unlisten(st)
+	defer st.mu.Unlock()
+	delete(st.sessions, id)
 	return nil
 }

@@ -3,22 +3,20 @@ package limits
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // Accounts counts what each user uses of this member.
 type Accounts struct {
 	Limits
-	// CloseLater, if not nil, closes the connection of a client after some time. Set it
-	// before the first call.
-	CloseLater func(client net.Addr, after time.Duration)
 
 	clock  engine.Clock
 	byUser sync.Map // of *Account, by the name of the user
@@ -48,6 +46,10 @@ type Account struct {
 	mu     sync.Mutex
 	saved  float64 // requests that the user may make at once; negative after Keep
 	filled engine.Instant
+
+	leasesMu sync.Mutex
+	leases   map[string]engine.Instant // in efficiency mode, granted or renewed here: their deadlines, by name
+	swept    int                       // the number of leases after the last sweep
 }
 
 // name describes the user in errors.
@@ -71,9 +73,72 @@ func (a *Account) Wait() (done func(), err error) {
 func (a *Account) count(n *atomic.Int64, most int, what, setting string) (done func(), err error) {
 	if n.Add(1) > int64(most) {
 		n.Add(-1)
-		return nil, fmt.Errorf("%w: %s: %d %s on this member, as many as %s allows", engine.ErrLimit, a.name(), most, what, setting)
+		return nil, fmt.Errorf("%w: %s: %d %s on this member, as many as %s allows", engine.ErrLimit, a.name(), most, what,
+			setting)
 	}
 	return func() { n.Add(-1) }, nil
+}
+
+// CheckLeases refuses a user who may have no further lease in efficiency mode.
+func (a *Account) CheckLeases() error {
+	a.leasesMu.Lock()
+	defer a.leasesMu.Unlock()
+	if len(a.leases) >= a.limits.Cluster.LeasesPerUser {
+		a.sweep()
+	}
+	return a.leasesBelow(a.limits.Cluster.LeasesPerUser)
+}
+
+// Granted counts a lease in efficiency mode, or refuses it if others were granted since CheckLeases. The
+// caller must release it then.
+func (a *Account) Granted(name string, ttl time.Duration) error {
+	a.Renewed(name, ttl)
+	a.leasesMu.Lock()
+	defer a.leasesMu.Unlock()
+	err := a.leasesBelow(a.limits.Cluster.LeasesPerUser + 1)
+	if err != nil {
+		delete(a.leases, name)
+	}
+	return err
+}
+
+// Renewed counts a lease in efficiency mode until its new deadline. It may have been granted elsewhere.
+func (a *Account) Renewed(name string, ttl time.Duration) {
+	a.leasesMu.Lock()
+	defer a.leasesMu.Unlock()
+	if a.leases == nil {
+		a.leases = map[string]engine.Instant{}
+	}
+	a.leases[name] = a.clock.Now().Add(ttl)
+	if len(a.leases) > 2*a.swept+minSwept {
+		a.sweep()
+	}
+}
+
+// Released ends the count of a lease.
+func (a *Account) Released(name string) {
+	a.leasesMu.Lock()
+	defer a.leasesMu.Unlock()
+	delete(a.leases, name)
+}
+
+// minSwept is the number of leases below which expired ones are not looked for.
+const minSwept = 1000
+
+// sweep forgets expired leases. The caller holds leasesMu.
+func (a *Account) sweep() {
+	now := a.clock.Now()
+	maps.DeleteFunc(a.leases, func(_ string, deadline engine.Instant) bool { return now.Until(deadline) <= 0 })
+	a.swept = len(a.leases)
+}
+
+// leasesBelow returns an error unless the user has fewer leases. The caller holds leasesMu.
+func (a *Account) leasesBelow(most int) error {
+	if len(a.leases) < most {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %d leases in efficiency mode on this member, as many as %s allows", engine.ErrLimit,
+		a.name(), a.limits.Cluster.LeasesPerUser, machine.LeasesPerUserName)
 }
 
 // RateError reports that a user makes too many requests. It matches engine.ErrLimit.
@@ -85,12 +150,16 @@ type RateError struct {
 
 // Error names the limit.
 func (e *RateError) Error() string {
-	return fmt.Sprintf("%v: %s: more than %d requests a second on this member, the value of limit-requests-per-second; try again in %v",
+	return fmt.Sprintf("%v: %s: more than %d requests a second on this member, the value of "+
+		"limit-requests-per-second; try again in %v",
 		engine.ErrLimit, e.User, e.Rate, e.After.Round(time.Millisecond))
 }
 
 // Is makes errors.Is match engine.ErrLimit.
 func (e *RateError) Is(target error) bool { return target == engine.ErrLimit }
+
+// RetryAfter returns when the next request is allowed.
+func (e *RateError) RetryAfter() time.Duration { return e.After }
 
 // Request counts a request against the rate.
 func (a *Account) Request() error { return a.request(0) }

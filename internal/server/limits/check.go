@@ -8,9 +8,14 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
+
+// ErrSlow ends the stream of a client that does not read.
+var ErrSlow = fmt.Errorf("%w: the client does not read its stream, so the service ends it; sessions stay open "+
+	"until their TTL passes: "+
+	"connect again and attach them", engine.ErrLimit)
 
 // CheckSize checks the size of a request.
 func (l *Limits) CheckSize(bytes int) error {
@@ -32,11 +37,13 @@ func (l *Limits) CheckOperation(op *pb.Operation) error {
 // CheckRequest checks the contents of an acquire.
 func (l *Limits) CheckRequest(r *engine.Request) error {
 	if len(r.Resources) > l.SetSize {
-		return fmt.Errorf("%w: the set has %d locks, and limit-set-size allows %d", engine.ErrInvalid, len(r.Resources), l.SetSize)
+		return fmt.Errorf("%w: the set has %d locks, and limit-set-size allows %d", engine.ErrInvalid, len(r.Resources),
+			l.SetSize)
 	}
 	for _, name := range r.Resources {
 		if len(name) > l.NameBytes {
-			return fmt.Errorf("%w: the name %.40q... has %d bytes, and limit-name-bytes allows %d", fencing.ErrInvalidResource, string(name), len(name), l.NameBytes)
+			return fmt.Errorf("%w: the name %.40q... has %d bytes, and limit-name-bytes allows %d", fencing.ErrInvalidResource,
+				string(name), len(name), l.NameBytes)
 		}
 	}
 	size := 0
@@ -44,7 +51,8 @@ func (l *Limits) CheckRequest(r *engine.Request) error {
 		size += len(key) + len(value)
 	}
 	if size > l.MetadataBytes {
-		return fmt.Errorf("%w: the metadata has %d bytes, and limit-metadata-bytes allows %d", engine.ErrInvalid, size, l.MetadataBytes)
+		return fmt.Errorf("%w: the metadata has %d bytes, and limit-metadata-bytes allows %d", engine.ErrInvalid, size,
+			l.MetadataBytes)
 	}
 	return nil
 }
@@ -52,7 +60,8 @@ func (l *Limits) CheckRequest(r *engine.Request) error {
 // CheckTTL checks the TTL of a session or lease.
 func (l *Limits) CheckTTL(ttl time.Duration) error {
 	if ttl < l.TTLMin || ttl > l.TTLMax {
-		return fmt.Errorf("%w: ttl (%v) must be from %v to %v, the values of %s and %s", engine.ErrInvalid, ttl, l.TTLMin, l.TTLMax, TTLMinName, TTLMaxName)
+		return fmt.Errorf("%w: ttl (%v) must be from %v to %v, the values of %s and %s", engine.ErrInvalid, ttl, l.TTLMin,
+			l.TTLMax, TTLMinName, TTLMaxName)
 	}
 	return nil
 }

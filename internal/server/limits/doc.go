@@ -9,8 +9,6 @@
 //   - check.go: the limits of one request.
 //   - account.go: [Accounts], with the streams, waiters and requests of each user on
 //     this member.
-//   - calls.go: the interceptors of gRPC.
-//   - slow.go: streams whose client does not read.
 //
 // The limits on sessions and leases are not counted here. They hold for the whole
 // cluster, so package raftstore/machine counts them.

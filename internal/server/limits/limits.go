@@ -27,7 +27,8 @@ type Limits struct {
 	// NameBytes bounds the name of a lock, MetadataBytes the keys and values of the
 	// metadata of a request together, SetSize the locks of a set.
 	NameBytes, MetadataBytes, SetSize int
-	// Cluster holds in correctness mode, across all members.
+	// Cluster holds in correctness mode, across all members. LeasesPerUser also bounds the leases of a user
+	// in efficiency mode that one member has granted or renewed.
 	Cluster machine.Limits
 	// StreamsPerUser bounds the streams and watches of a user on one member.
 	StreamsPerUser int
@@ -54,19 +55,30 @@ type Field struct {
 var Fields = []Field{
 	{"limit-request-bytes", "largest request, and largest operation of a session stream", 64 << 10, 1 << 10, 1 << 20,
 		func(l *Limits) *int { return &l.RequestBytes }},
-	{"limit-name-bytes", "longest name of a lock", fencing.MaxResourceLen, 1, fencing.MaxResourceLen, func(l *Limits) *int { return &l.NameBytes }},
+	{"limit-name-bytes", "longest name of a lock", fencing.MaxResourceLen, 1, fencing.MaxResourceLen,
+		func(l *Limits) *int { return &l.NameBytes }},
 	{"limit-metadata-bytes", "largest metadata of a request", engine.MaxMetadataLen, 0, engine.MaxMetadataLen,
 		func(l *Limits) *int { return &l.MetadataBytes }},
-	{"limit-set-size", "largest number of locks in a set", engine.MaxResources, 1, engine.MaxResources, func(l *Limits) *int { return &l.SetSize }},
-	{"limit-sessions-per-user", "open sessions of a user", 100_000, 1, maxNumber, func(l *Limits) *int { return &l.Cluster.SessionsPerUser }},
-	{"limit-leases-per-user", "leases of a user in correctness mode", 1_000_000, 1, maxNumber, func(l *Limits) *int { return &l.Cluster.LeasesPerUser }},
-	{"limit-waiters-per-user", "waiting requests of a user", 200_000, 1, maxNumber, func(l *Limits) *int { return &l.Cluster.WaitersPerUser }},
+	{"limit-set-size", "largest number of locks in a set", engine.MaxResources, 1, engine.MaxResources,
+		func(l *Limits) *int { return &l.SetSize }},
+	{"limit-sessions-per-user", "open sessions of a user", 100_000, 1, maxNumber, func(l *Limits) *int {
+		return &l.Cluster.SessionsPerUser
+	}},
+	{"limit-leases-per-user", "leases of a user in correctness mode, and in efficiency mode through this member",
+		1_000_000, 1, maxNumber, func(l *Limits) *int { return &l.Cluster.LeasesPerUser }},
+	{"limit-waiters-per-user", "waiting requests of a user", 200_000, 1, maxNumber, func(l *Limits) *int {
+		return &l.Cluster.WaitersPerUser
+	}},
 	{"limit-waiters-per-lock", "waiting requests for a lock in correctness mode", 20_000, 1, maxNumber,
 		func(l *Limits) *int { return &l.Cluster.WaitersPerLock }},
-	{"limit-streams-per-user", "streams and watches of a user on this member", 20_000, 1, maxNumber, func(l *Limits) *int { return &l.StreamsPerUser }},
+	{"limit-streams-per-user", "streams and watches of a user on this member", 20_000, 1, maxNumber, func(l *Limits) *int {
+		return &l.StreamsPerUser
+	}},
 	{"limit-requests-per-second", "requests a second of a user on this member; 0 means no limit", 0, 0, maxNumber,
 		func(l *Limits) *int { return &l.RequestsPerSecond }},
-	{"limit-connections", "open connections to the API of this member", 20_000, 1, maxNumber, func(l *Limits) *int { return &l.Connections }},
+	{"limit-connections", "open connections to the API of this member", 20_000, 1, maxNumber, func(l *Limits) *int {
+		return &l.Connections
+	}},
 }
 
 // maxNumber bounds the settings without another bound.
@@ -93,7 +105,8 @@ const (
 // callers count as one user: a single client may hold 100,000 leases, and requests
 // are not limited in rate.
 func Default() Limits {
-	l := Limits{TTLMin: engine.MinTTL, TTLMax: engine.MaxTTL, SendTimeout: DefaultSendTimeout, BodyTimeout: DefaultBodyTimeout, IdleTimeout: DefaultIdleTimeout}
+	l := Limits{TTLMin: engine.MinTTL, TTLMax: engine.MaxTTL, SendTimeout: DefaultSendTimeout,
+		BodyTimeout: DefaultBodyTimeout, IdleTimeout: DefaultIdleTimeout}
 	for i := range Fields {
 		*Fields[i].Of(&l) = Fields[i].Default
 	}
@@ -108,7 +121,8 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("%w: %s (%d) must be from %d to %d", ErrConfig, f.Name, n, f.Least, f.Most)
 		}
 	}
-	for name, timeout := range map[string]time.Duration{SendTimeoutName: l.SendTimeout, BodyTimeoutName: l.BodyTimeout, IdleTimeoutName: l.IdleTimeout} {
+	for name, timeout := range map[string]time.Duration{SendTimeoutName: l.SendTimeout, BodyTimeoutName: l.BodyTimeout,
+		IdleTimeoutName: l.IdleTimeout} {
 		if timeout <= 0 {
 			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, name, timeout)
 		}

@@ -11,9 +11,9 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 func TestValidate(t *testing.T) {
@@ -51,6 +51,25 @@ func TestCheckRequest(t *testing.T) {
 	require.ErrorContains(t, l.CheckRequest(&request), "3 locks, and limit-set-size allows 2")
 }
 
+// Leases in efficiency mode count until they are released or expire.
+func TestLeases(t *testing.T) {
+	l, clock := limits.Default(), leasetest.NewStoppedClock()
+	l.Cluster.LeasesPerUser = 2
+	account := limits.NewAccounts(l, clock).Of(t.Context())
+	require.NoError(t, account.Granted("a", time.Minute))
+	require.NoError(t, account.CheckLeases())
+	require.NoError(t, account.Granted("b", time.Hour))
+	require.ErrorIs(t, account.CheckLeases(), engine.ErrLimit)
+	require.ErrorIs(t, account.Granted("c", time.Hour), engine.ErrLimit, "granted at the same time")
+	account.Renewed("b", time.Hour)
+	account.Released("b")
+	require.NoError(t, account.CheckLeases())
+	account.Renewed("c", time.Hour) // of another member
+	require.ErrorContains(t, account.CheckLeases(), "limit-leases-per-user")
+	clock.Move(2 * time.Minute)
+	require.NoError(t, account.CheckLeases(), "a has expired")
+}
+
 func TestCheckOperation(t *testing.T) {
 	l := limits.Default()
 	l.RequestBytes = 1000
@@ -80,7 +99,8 @@ func TestRate(t *testing.T) {
 	require.Equal(t, 10, take(account.Request))
 	err := account.Request()
 	require.ErrorIs(t, err, engine.ErrLimit)
-	require.ErrorContains(t, err, "more than 10 requests a second on this member, the value of limit-requests-per-second; try again in 100ms")
+	require.ErrorContains(t, err, "more than 10 requests a second on this member, the value of "+
+		"limit-requests-per-second; try again in 100ms")
 	require.Equal(t, 10, take(account.Keep))
 	clock.Move(time.Second)
 	require.Zero(t, take(account.Request), "the reserve is filled first")
@@ -100,7 +120,8 @@ func TestCounts(t *testing.T) {
 	require.NoError(t, err)
 	_, err = account.OpenStream()
 	require.ErrorIs(t, err, engine.ErrLimit)
-	require.ErrorContains(t, err, "all callers together: 2 streams on this member, as many as limit-streams-per-user allows")
+	require.ErrorContains(t, err, "all callers together: 2 streams on this member, as many as limit-streams-per-user "+
+		"allows")
 	done()
 	_, err = account.OpenStream()
 	require.NoError(t, err)
@@ -129,7 +150,8 @@ func BenchmarkRequest(b *testing.B) {
 func BenchmarkCheckOperation(b *testing.B) {
 	l := limits.Default()
 	id := engine.NewSessionID()
-	op := &pb.Operation{Id: 1, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 7, Resources: []string{"orders/region-1/00000001"}, Holder: "worker-17"}}}
+	op := &pb.Operation{Id: 1, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 7,
+		Resources: []string{"orders/region-1/00000001"}, Holder: "worker-17"}}}
 	for b.Loop() {
 		_ = l.CheckOperation(op)
 	}

@@ -55,13 +55,17 @@ func (m *Metrics) RaftHooks() raftstore.Hooks {
 // applied counts the events of one command.
 func (m *modeMetrics) applied(events []machine.Event) {
 	for i := range events {
-		switch t := events[i].Type; t {
+		switch events[i].Type {
 		case machine.EventGranted:
 			m.grants.Inc()
 		case machine.EventQueued:
 			m.waits.Inc()
-		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
-			m.events[t].Inc()
+		case machine.EventReleased:
+			m.ended[Released].Inc()
+		case machine.EventExpired:
+			m.ended[Expired].Inc()
+		case machine.EventBroken:
+			m.ended[Broken].Inc()
 		}
 	}
 }

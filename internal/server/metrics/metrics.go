@@ -69,7 +69,8 @@ func (m *Metrics) Handler() http.Handler {
 	if m == nil {
 		return http.NotFoundHandler()
 	}
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes,
+		ErrorHandling: promhttp.ContinueOnError})
 }
 
 // Gatherer returns the registry, for tests.
@@ -112,7 +113,8 @@ func (r registrar) gauges(name string) *prometheus.GaugeVec {
 
 func (r registrar) histograms(name string) *prometheus.HistogramVec {
 	f := familyOf(name)
-	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: f.name, Help: f.help, Buckets: f.buckets}, f.labels)
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: f.name, Help: f.help,
+		Buckets: f.buckets}, f.labels)
 	r.MustRegister(vec)
 	return vec
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -36,7 +36,8 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 	m := New("test")
 	raft, redis := m.RaftHooks(), m.RedisHooks()
 	node := redis.Node("127.0.0.1:6379")
-	events := []machine.Event{{Type: machine.EventReleased}, {Type: machine.EventGranted}, {Type: machine.EventQueued}, {Type: machine.EventCancelled}}
+	events := []machine.Event{{Type: machine.EventReleased}, {Type: machine.EventGranted}, {Type: machine.EventQueued},
+		{Type: machine.EventCancelled}}
 	held := fmt.Errorf("acquire: %w", engine.ErrHeld)
 	for name, record := range map[string]func(){
 		"granted":       func() { m.StartAcquire().Granted(engine.Correctness) },
@@ -73,7 +74,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.GateRefused("redis\xff", "stale")
 		m.StartAcquire().Refused(engine.Correctness, text)
 	}
-	require.Equal(t, methods+3, series(t, m.registry, "calls_total"), "other with ok and held, and Acquire with internal")
+	require.Equal(t, methods+2, series(t, m.registry, "calls_total"), "other with held, and Acquire with internal")
 	require.Equal(t, gates, series(t, m.registry, "gate_refusals_total"))
 	require.Equal(t, 2*(len(wire.Codes())-1), series(t, m.registry, "acquire_errors_total"), "all codes but the redirect")
 	require.InDelta(t, 1000, testutil.ToFloat64(m.gates.WithLabelValues("sql", "other")), 0)

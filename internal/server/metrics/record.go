@@ -7,9 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
-	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // Cause is why a lease ended.
@@ -31,8 +30,7 @@ type modeMetrics struct {
 	timeToGrant, handoff  prometheus.Observer
 	renewed, lost, failed prometheus.Counter // renewals
 	ended                 map[Cause]prometheus.Counter
-	events                [machine.EventBroken + 1]prometheus.Counter // of ended, by event; nil for others
-	failures              map[string]prometheus.Counter               // by code
+	failures              map[string]prometheus.Counter // by code
 }
 
 // newModeMetrics fills in the metrics of some modes.
@@ -44,13 +42,12 @@ func newModeMetrics(r registrar, list []modeMetrics) {
 		m := &list[i]
 		m.grants, m.waits = grants.WithLabelValues(m.mode), waits.WithLabelValues(m.mode)
 		m.timeToGrant, m.handoff = timeToGrant.WithLabelValues(m.mode), handoff.WithLabelValues(m.mode)
-		m.renewed, m.lost, m.failed = renewals.WithLabelValues(m.mode, "renewed"), renewals.WithLabelValues(m.mode, "lost"), renewals.WithLabelValues(m.mode, "failed")
+		m.renewed, m.lost, m.failed = renewals.WithLabelValues(m.mode, "renewed"), renewals.WithLabelValues(m.mode, "lost"),
+			renewals.WithLabelValues(m.mode, "failed")
 		m.ended = map[Cause]prometheus.Counter{}
 		for _, cause := range []Cause{Released, Expired, Broken, Lost} {
 			m.ended[cause] = ended.WithLabelValues(m.mode, string(cause))
 		}
-		m.events[machine.EventReleased], m.events[machine.EventExpired] = m.ended[Released], m.ended[Expired]
-		m.events[machine.EventBroken] = m.ended[Broken]
 		m.failures = map[string]prometheus.Counter{}
 		for _, code := range wire.Codes() {
 			if code != wire.CodeNotLeader {
@@ -123,7 +120,8 @@ func (m *Metrics) Ended(cause Cause) {
 
 // The kinds of gates and the reasons of refusals that have label values of their own.
 var (
-	gateKinds = map[string]bool{"bolt": true, "call": true, "connect": true, "file": true, "grpc": true, "http": true, "memory": true, "object": true,
+	gateKinds = map[string]bool{"bolt": true, "call": true, "connect": true, "file": true, "grpc": true, "http": true,
+		"memory": true, "object": true,
 		"pgx": true, "redis": true, "sql": true}
 	gateReasons = map[string]bool{"stale": true, "tokenless": true, "jump exceeded": true, "unsigned": true}
 )

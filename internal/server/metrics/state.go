@@ -43,8 +43,10 @@ type state struct {
 
 // stateFamilies are the families that state collects, in the order of the table.
 var stateFamilies = []string{"locks", "holders", "waiters", "longest_queue", "sessions", "last_token",
-	"raft_is_leader", "raft_has_leader", "raft_term", "raft_commit_index", "raft_applied_index", "raft_last_index", "raft_members", "raft_voters", "raft_member_lag_entries",
-	"redis_up", "redis_voting", "redis_quarantine_seconds", "redis_clock_skew_seconds", "redis_nodes", "redis_quorum", "efficiency_ready",
+	"raft_is_leader", "raft_has_leader", "raft_term", "raft_commit_index", "raft_applied_index", "raft_last_index",
+	"raft_members", "raft_voters", "raft_member_lag_entries",
+	"redis_up", "redis_voting", "redis_quarantine_seconds", "redis_clock_skew_seconds", "redis_nodes", "redis_quorum",
+	"efficiency_ready",
 	"migrations", "migration_age_seconds", "certificate_expiry_timestamp_seconds", "audit_lost_lines_total"}
 
 // descriptions has the descriptions of stateFamilies, by name.
@@ -82,7 +84,8 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 			gauge("certificate_expiry_timestamp_seconds", float64(expiry.Unix()), use)
 		}
 	}
-	to <- prometheus.MustNewConstMetric(descriptions["audit_lost_lines_total"], prometheus.CounterValue, float64(s.LostAuditLines()))
+	to <- prometheus.MustNewConstMetric(descriptions["audit_lost_lines_total"], prometheus.CounterValue,
+		float64(s.LostAuditLines()))
 }
 
 func (s *state) collectRaft(gauge set) {

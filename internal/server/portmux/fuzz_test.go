@@ -25,7 +25,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 // FuzzPreface checks that the protocol of a connection does not depend on how its
 // bytes arrive, and that no byte is lost.
 func FuzzPreface(f *testing.F) {
-	for _, text := range []string{"", "P", preface, preface + "rest", preface[:20] + "X", "POST / HTTP/1.1\r\n\r\n", "PRI * HTTP/1.1\r\n\r\n"} {
+	for _, text := range []string{"", "P", preface, preface + "rest", preface[:20] + "X", "POST / HTTP/1.1\r\n\r\n",
+		"PRI * HTTP/1.1\r\n\r\n"} {
 		f.Add([]byte(text), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {

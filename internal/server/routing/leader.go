@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -32,8 +32,11 @@ func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
 	return address, nil
 }
 
-// NotLeader returns the error of a member that is not the leader.
-func (r *Router) NotLeader() error {
+// RequireLeader returns an error that names the leader unless this member leads.
+func (r *Router) RequireLeader() error {
+	if r.Node.Leads() {
+		return nil
+	}
 	return r.NameLeader(&raftstore.NotLeaderError{Node: r.Node.ID()})
 }
 

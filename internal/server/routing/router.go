@@ -2,6 +2,7 @@ package routing
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // machine, know already.
 const topologyTimeout = 3 * time.Second
 
-// Router finds the engine of a lock and the leader of the cluster.
+// Router finds the engine of a lock and the leader of the cluster, and calls other members.
 type Router struct {
 	// Node is this member of the Raft cluster.
 	Node *raftstore.Node
@@ -29,6 +30,10 @@ type Router struct {
 	Clock engine.Clock
 	// Address is the API address of this member.
 	Address string
+	// PeerTLS returns the TLS configuration for other members, or nil for none.
+	PeerTLS func() *tls.Config
+	// Secret returns the secret that this member authenticates with at other members, or "".
+	Secret func() string
 }
 
 // ModeOf returns the mode of a lock. During a migration it is the mode that the
@@ -93,7 +98,8 @@ func (r *Router) WaitTopology(ctx context.Context, after uint64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("%w: the policies have changed, and member %s did not receive the new ones within %v; check its connection to the leader",
+		return fmt.Errorf("%w: the policies have changed, and member %s did not receive the new ones within %v; check "+
+			"its connection to the leader",
 			engine.ErrUnavailable, r.Node.ID(), topologyTimeout)
 	}
 	return nil
@@ -101,8 +107,7 @@ func (r *Router) WaitTopology(ctx context.Context, after uint64) error {
 
 // Acquire routes a request by the topology that this member has applied and calls
 // try with the mode of its locks. It calls try again while the topology or the
-// Redis fleet changes under the request. It is the only retry loop of a request in
-// a member.
+// Redis fleet changes under the request.
 func (r *Router) Acquire(ctx context.Context, request *engine.Request, try func(mode engine.Mode) error) error {
 	for {
 		topology := r.Node.Topology()

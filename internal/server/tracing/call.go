@@ -10,9 +10,10 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // maxRounds bounds the spans for rounds of votes of one call that waits for long. Later
@@ -50,6 +51,34 @@ type Call struct {
 
 // propagator reads and writes a W3C traceparent.
 var propagator propagation.TraceContext
+
+// callKey is the key of the Call in a context.
+type callKey struct{}
+
+// WithCall returns a context that carries a call, for CallOf.
+func WithCall(ctx context.Context, c *Call) context.Context {
+	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// CallOf returns the call of a context, nil if it is not traced.
+func CallOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
+// Header is the HTTP header, and the gRPC metadata, with the W3C traceparent of a caller.
+const Header = "Traceparent"
+
+// ParentOf returns the traceparent of the caller of a unary call, empty if there is none.
+func ParentOf(ctx context.Context) string {
+	if values := metadata.ValueFromIncomingContext(ctx, Header); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
 
 // Begin starts the span of a call. parent is a W3C traceparent, or empty. It returns nil for
 // a call that is not sampled.
@@ -106,7 +135,8 @@ func (c *Call) round(r engine.Round) {
 		return
 	}
 	_, span := c.tracer.Start(c.inner, "redis round", trace.WithTimestamp(r.Began), trace.WithAttributes(
-		attribute.Int("leased.votes", r.Accepted), attribute.Int("leased.nodes", r.Nodes), attribute.String("leased.outcome", outcome(r.Err))))
+		attribute.Int("leased.votes", r.Accepted), attribute.Int("leased.nodes", r.Nodes), attribute.String("leased.outcome",
+			outcome(r.Err))))
 	span.End(trace.WithTimestamp(r.Began.Add(r.Took)))
 }
 

@@ -60,10 +60,12 @@ func (c Config) Validate() error {
 func (c Config) endpoint() (string, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("%w: endpoint (%s) must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318", ErrConfig, c.Endpoint)
+		return "", fmt.Errorf("%w: endpoint (%s) must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318",
+			ErrConfig, c.Endpoint)
 	}
 	if u.User != nil {
-		return "", fmt.Errorf("%w: endpoint (%s) must not contain a password; give it in OTEL_EXPORTER_OTLP_HEADERS", ErrConfig, u.Redacted())
+		return "", fmt.Errorf("%w: endpoint (%s) must not contain a password; give it in OTEL_EXPORTER_OTLP_HEADERS",
+			ErrConfig, u.Redacted())
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = defaultPath
@@ -88,17 +90,21 @@ func Open(config Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint), otlptracehttp.WithTimeout(exportTimeout),
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint),
+		otlptracehttp.WithTimeout(exportTimeout),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, fmt.Errorf("%w: endpoint (%s): %w", ErrConfig, config.Endpoint, err)
 	}
-	about := resource.NewSchemaless(attribute.String("service.name", "leased"), attribute.String("service.instance.id", config.Member),
+	about := resource.NewSchemaless(attribute.String("service.name", "leased"), attribute.String("service.instance.id",
+		config.Member),
 		attribute.String("service.version", config.Version))
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
-	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(config.Sample))),
-		sdk.WithBatcher(&loggingExporter{SpanExporter: exporter, endpoint: config.Endpoint, logger: config.Logger}, sdk.WithBatchTimeout(batchTimeout)))
+	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithRawSpanLimits(limits),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(config.Sample))),
+		sdk.WithBatcher(&loggingExporter{SpanExporter: exporter, endpoint: config.Endpoint, logger: config.Logger},
+			sdk.WithBatchTimeout(batchTimeout)))
 	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}, nil
 }
 
@@ -130,7 +136,8 @@ func (e *loggingExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlyS
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !e.failing.Swap(true):
-		e.logger.Warn("cannot export traces; spans are dropped until the collector accepts them", "endpoint", e.endpoint, "error", err)
+		e.logger.Warn("cannot export traces; spans are dropped until the collector accepts them", "endpoint", e.endpoint,
+			"error", err)
 	case err == nil && e.failing.Swap(false):
 		e.logger.Info("exporting traces again", "endpoint", e.endpoint)
 	}

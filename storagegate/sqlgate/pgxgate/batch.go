@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,19 +22,19 @@ import (
 // an error, it cannot prevent the commit, and Batch returns ErrUncertain. Use Do
 // for statements that depend on the results of others. queue must not add BEGIN,
 // COMMIT or ROLLBACK. It may run more than once.
-func (g *Gate) Batch(ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch)) error {
-	return g.decide(ctx, resource, token, func() error { return g.onceBatch(ctx, resource, token, queue) })
-}
-
-// Enter implements storagegate.Gate, in one round trip.
-func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if token != fencing.None {
-		return g.Batch(ctx, resource, token, func(*pgx.Batch) {})
+func (g *Gate) Batch(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch),
+) error {
+	if err := storagegate.Validate(resource, token); err != nil {
+		return err
 	}
-	return storagegate.RefuseTokenless(ctx, g, resource)
+	err := g.run(ctx, resource, token, func() error { return g.onceBatch(ctx, resource, token, queue) })
+	return g.Record(ctx, resource, token, err)
 }
 
-func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch)) error {
+func (g *Gate) onceBatch(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch),
+) error {
 	conn, err := g.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("send the gated batch: %w", err)
@@ -60,7 +61,7 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 }
 
 // refusal converts an exception of leased_fence, whose detail is the mark. It
-// returns nil for other errors.
+// returns nil for other errors, except that of a missing schema.
 func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token) error {
 	var raised *pgconn.PgError
 	if !errors.As(err, &raised) {
@@ -68,17 +69,16 @@ func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token
 	}
 	switch raised.Code {
 	case "LF001", "LF002", "LF003":
-	default:
-		return nil
+		mark, parseErr := fencing.ParseToken(raised.Detail)
+		if parseErr != nil {
+			return fmt.Errorf("read the mark in %w: %w", err, parseErr)
+		}
+		return pgsql.Judge(g.rule, resource, mark, token)
 	}
-	mark, parseErr := fencing.ParseToken(raised.Detail)
-	if parseErr != nil {
-		return fmt.Errorf("read the mark in %w: %w", err, parseErr)
+	if pgsql.Missing(raised.Code) && strings.Contains(raised.Message, "leased_") { // not of a queued statement
+		return pgsql.RaiseError(resource, "postgres", true, err)
 	}
-	if raised.Code == "LF003" {
-		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: g.rule.Bound()}
-	}
-	return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
+	return nil
 }
 
 // explain returns the meaning of an error for its transaction.

@@ -128,7 +128,9 @@ func warm(tb testing.TB) *pgxgate.Gate {
 
 // later is a write of the holder of "orders".
 func later(tb testing.TB, gate *pgxgate.Gate) error {
-	return gate.Do(tb.Context(), "orders", token, func(tx pgxgate.Tx) error { return put(tb.Context(), tx, "orders", "x") })
+	return gate.Do(tb.Context(), "orders", token, func(tx pgxgate.Tx) error {
+		return put(tb.Context(), tx, "orders", "x")
+	})
 }
 
 // TestDoAllocations bounds the allocations of a later write in the gate and pgx. Lower the

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
@@ -28,7 +29,7 @@ type subject struct {
 // Crash runs the write in a child process and kills it between check and commit.
 func (s subject) Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
 	t.Helper()
-	gatetest.KillPaused(t, resource, token, envDSN+"="+s.dsn, envValue+"="+value)
+	testserver.KillPaused(t, append(fencing.Environ(resource, token), envDSN+"="+s.dsn, envValue+"="+value)...)
 }
 
 // pausedChild is the child of Crash.
@@ -46,7 +47,7 @@ func pausedChild() {
 		if err := put(ctx, tx, resource, os.Getenv(envValue)); err != nil {
 			return err
 		}
-		gatetest.PauseForKill()
+		testserver.PauseForKill()
 		return nil
 	}))
 }

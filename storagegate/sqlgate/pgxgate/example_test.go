@@ -20,7 +20,8 @@ func (exampleTB) Helper()           {}
 func (exampleTB) Fatal(args ...any) { log.Fatal(args...) }
 
 // withdraw enters before it reads, and its write carries the token of the lease.
-func withdraw(ctx context.Context, pool *pgxpool.Pool, gate *pgxgate.Gate, token fencing.Token, amount int, pause func()) error {
+func withdraw(ctx context.Context, pool *pgxpool.Pool, gate *pgxgate.Gate, token fencing.Token, amount int,
+	pause func()) error {
 	if err := gate.Enter(ctx, "account/7", token); err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
@@ -21,15 +23,19 @@ const rollbackTimeout = 5 * time.Second
 
 // Gate gates transactions of a pool. Call Install once for the database. See
 // sqlgate.Gate for the effect of isolation levels.
+//
+// Do sends BEGIN and the check in one round trip. If this gate has already admitted
+// the token, the first Exec with arguments is part of that round trip: the write then
+// runs even if a newer token was admitted since, and that Exec returns the refusal. The
+// write must not commit or roll back. Enter is one round trip. Reset needs privileges
+// on the table leased_resets, which writers do not need.
 type Gate struct {
-	storagegate.Monitor
+	*storagegate.Base[Tx]
 	pool  *pgxpool.Pool
 	rule  fencing.Rule
 	begin string
 	hints pgsql.Hints
 }
-
-var _ storagegate.Gate[Tx] = (*Gate)(nil)
 
 // Option configures a Gate.
 type Option func(*Gate)
@@ -46,46 +52,55 @@ func New(pool *pgxpool.Pool, rule fencing.Rule, options ...Option) *Gate {
 	for _, option := range options {
 		option(g)
 	}
+	g.Base = storagegate.NewBase(storagegate.Steps[Tx]{Write: g.write, Lower: g.lower, Mark: g.mark})
 	return g
 }
 
 // Install creates the table for marks, its functions and its triggers if they are
 // missing. It can run in several processes at once.
 func (g *Gate) Install(ctx context.Context) error {
-	ddl, err := sqlgate.DDL(sqlgate.Postgres)
-	if err != nil {
-		return err
-	}
-	err = pgx.BeginFunc(ctx, g.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, pgsql.InstallLock); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, ddl)
+	return g.plain(func(gate *sqlgate.Gate) error { return gate.Install(ctx) })
+}
+
+func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	return g.plain(func(gate *sqlgate.Gate) error { return gate.Reset(ctx, resource, expected, to) })
+}
+
+func (g *Gate) mark(ctx context.Context, resource fencing.Resource) (mark fencing.Token, err error) {
+	err = g.plain(func(gate *sqlgate.Gate) error {
+		mark, err = gate.Mark(ctx, resource)
 		return err
 	})
+	return mark, err
+}
+
+// plain calls use with a gate of database/sql over the same pool, for operations that
+// are not worth a second implementation for pgx.
+func (g *Gate) plain(use func(gate *sqlgate.Gate) error) error {
+	db := stdlib.OpenDBFromPool(g.pool)
+	defer db.Close() // ends a goroutine of database/sql; the pool stays open
+	gate, err := sqlgate.New(db, sqlgate.Postgres, g.rule)
 	if err != nil {
-		return fmt.Errorf("install the marks: %w", err)
-	}
-	return nil
-}
-
-// Do implements storagegate.Gate. It sends BEGIN and the check in one round trip. If
-// this gate has already admitted the token, the first Exec with arguments is part of
-// that round trip: write then runs even if a newer token was admitted since, and that
-// Exec returns the refusal. write must not commit or roll back.
-func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
-	return g.decide(ctx, resource, token, func() error { return g.once(ctx, g.begin, resource, token, write) })
-}
-
-// decide executes a transaction, repeats it if PostgreSQL asks for that, and
-// records the decision.
-func (g *Gate) decide(ctx context.Context, resource fencing.Resource, token fencing.Token, once func() error) error {
-	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	err := pgsql.Run(ctx, explain, once,
+	return use(gate)
+}
+
+func (g *Gate) write(
+	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error,
+) error {
+	return g.run(ctx, resource, token, func() error {
+		if write == nil {
+			return g.onceBatch(ctx, resource, token, func(*pgx.Batch) {})
+		}
+		return g.once(ctx, g.begin, resource, token, write)
+	})
+}
+
+// run executes a transaction, and repeats it if PostgreSQL asks for that.
+func (g *Gate) run(ctx context.Context, resource fencing.Resource, token fencing.Token, once func() error) error {
+	return pgsql.Run(ctx, explain, once,
 		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
-	return g.Record(ctx, resource, token, err)
 }
 
 const readCommitted = "begin isolation level read committed"
@@ -93,7 +108,9 @@ const readCommitted = "begin isolation level read committed"
 func nothing(Tx) error { return nil }
 
 // once executes the transaction once.
-func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
+func (g *Gate) once(
+	ctx context.Context, begin string, resource fencing.Resource, token fencing.Token, write func(tx Tx) error,
+) error {
 	conn, err := g.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("begin the gated transaction: %w", err)
@@ -118,7 +135,8 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 		return fmt.Errorf("commit the gated transaction: %w", commitError(err))
 	}
 	if tag.String() == "ROLLBACK" {
-		return fmt.Errorf("commit the gated transaction: %w; a statement failed and the write did not return its error", pgx.ErrTxCommitRollback)
+		return fmt.Errorf("commit the gated transaction: %w; a statement failed and the write did not return its error",
+			pgx.ErrTxCommitRollback)
 	}
 	g.hints.Note(resource, token)
 	return nil
@@ -126,7 +144,9 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 
 // beginAdmitted begins a transaction and admits the token, in one round trip, or in
 // two for the first token of a resource and a refusal.
-func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, resource fencing.Resource, token fencing.Token) error {
+func (g *Gate) beginAdmitted(
+	ctx context.Context, conn *pgx.Conn, begin string, resource fencing.Resource, token fencing.Token,
+) error {
 	var batch pgx.Batch
 	batch.Queue(begin)
 	query, args := g.hints.First(g.rule, resource, token)
@@ -140,7 +160,8 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 		err = errors.Join(err, closeErr)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = g.admitted(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound())), resource, token)
+		result := conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
+		err = g.admitted(result, resource, token)
 	}
 	return err
 }
@@ -150,7 +171,8 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 func (g *Gate) admitted(result pgx.Row, resource fencing.Resource, token fencing.Token) error {
 	var mark fencing.Token
 	if err := result.Scan(&mark); err != nil {
-		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+		var answer *pgconn.PgError
+		return pgsql.RaiseError(resource, "postgres", errors.As(err, &answer) && pgsql.Missing(answer.Code), err)
 	}
 	return pgsql.Judge(g.rule, resource, mark, token)
 }
@@ -166,19 +188,6 @@ func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, 
 	}
 	result := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
 	return g.Record(ctx, resource, token, g.admitted(result, resource, token))
-}
-
-// Mark implements storagegate.Gate.
-func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	if err := resource.Validate(); err != nil {
-		return fencing.None, err
-	}
-	var mark fencing.Token
-	err := g.pool.QueryRow(ctx, pgsql.Mark, string(resource)).Scan(&mark)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fencing.None, fmt.Errorf("read the mark of %q (was Install called?): %w", string(resource), err)
-	}
-	return mark, nil
 }
 
 // rollback rolls back a transaction that was not committed. If that fails, the

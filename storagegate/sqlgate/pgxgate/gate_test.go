@@ -69,6 +69,40 @@ func newSchema(t testing.TB) func(t testing.TB) *pgxpool.Pool {
 	return open
 }
 
+// newSuiteSchema returns a schema for a suite whose cases run one after the other. The
+// function that it returns empties the schema, in spite of the triggers that keep marks.
+// The pools stay open: new connections would cost more processor time than the cases.
+func newSuiteSchema(t testing.TB) func(t testing.TB) (open func() *pgxpool.Pool) {
+	t.Helper()
+	open := newSchema(t)
+	admin := open(t)
+	var opened []*pgxpool.Pool
+	return func(inner testing.TB) func() *pgxpool.Pool {
+		_, err := admin.Exec(inner.Context(), `SET session_replication_role = replica;
+			TRUNCATE contents, leased_marks, leased_resets; RESET session_replication_role`)
+		require.NoError(inner, err)
+		used := 0
+		return func() *pgxpool.Pool {
+			if used == len(opened) {
+				opened = append(opened, open(t))
+			}
+			used++
+			return opened[used-1]
+		}
+	}
+}
+
+// A gate without its schema says which command installs it.
+func TestMissingSchemaError(t *testing.T) {
+	pool := newSchema(t)(t)
+	_, err := pool.Exec(t.Context(), `DROP TABLE leased_marks CASCADE; DROP FUNCTION leased_try, leased_fence CASCADE`)
+	require.NoError(t, err)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	require.ErrorContains(t, gate.Enter(t.Context(), "orders", 1), "leased gate ddl --dialect postgres")
+	err = gate.Batch(t.Context(), "orders", 1, func(*pgx.Batch) {})
+	require.ErrorContains(t, err, "leased gate ddl --dialect postgres")
+}
+
 func put(ctx context.Context, tx pgxgate.Tx, resource fencing.Resource, value string) error {
 	_, err := tx.Exec(ctx, putSQL, string(resource), value)
 	return err
@@ -85,10 +119,11 @@ func get(pool *pgxpool.Pool) func(ctx context.Context, resource fencing.Resource
 }
 
 func TestGate(t *testing.T) {
+	empty := newSuiteSchema(t)
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-		open := newSchema(t)
-		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
-			pool := open(t)
+		open := empty(t)
+		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
+			pool := open()
 			gate := pgxgate.New(pool, rule)
 			return subject{gatetest.Adapt(gate, put, get(pool)), gate, pool.Config().ConnString()}
 		}
@@ -110,10 +145,11 @@ func (b batched) Read(ctx context.Context, resource fencing.Resource) (string, e
 }
 
 func TestBatch(t *testing.T) {
+	empty := newSuiteSchema(t)
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-		open := newSchema(t)
-		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
-			pool := open(t)
+		open := empty(t)
+		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
+			pool := open()
 			return batched{pgxgate.New(pool, rule), pool}
 		}
 	})
@@ -208,7 +244,8 @@ func TestLostConnectionAtCommitIsUncertain(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		var waiting int
-		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
+		err := pool.QueryRow(t.Context(),
+			`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
 		return err == nil && waiting == 1
 	}, timeout, tick)
 	cancel()
@@ -270,7 +307,9 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 	gate := pgxgate.New(pool, fencing.Rule{})
 	guard(t, pool)
 	for _, token := range []fencing.Token{3, 3, 3, 4, 4} { // raised, held, held, raised, held
-		require.NoError(t, gate.Do(t.Context(), "orders", token, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "x") }))
+		require.NoError(t, gate.Do(t.Context(), "orders", token, func(tx pgxgate.Tx) error {
+			return put(t.Context(), tx, "orders", "x")
+		}))
 		require.NoError(t, gate.Batch(t.Context(), "orders", token, func(b *pgx.Batch) { b.Queue(putSQL, "orders", "y") }))
 	}
 	err := gate.Do(t.Context(), "invoices", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "z") })

@@ -140,7 +140,9 @@ func (t *checkedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 }
 
 // CopyFrom starts the transaction and copies rows.
-func (t *checkedTx) CopyFrom(ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource) (int64, error) {
+func (t *checkedTx) CopyFrom(
+	ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource,
+) (int64, error) {
 	if err := t.start(ctx); err != nil {
 		return 0, err
 	}

@@ -22,7 +22,9 @@ func superseded(t *testing.T) (*pgxgate.Gate, func() string) {
 	pool := open(t)
 	gate, newer := pgxgate.New(pool, fencing.Rule{}), pgxgate.New(open(t), fencing.Rule{})
 	require.NoError(t, gate.Enter(t.Context(), "orders", 1))
-	require.NoError(t, newer.Do(t.Context(), "orders", 2, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "newer") }))
+	require.NoError(t, newer.Do(t.Context(), "orders", 2, func(tx pgxgate.Tx) error {
+		return put(t.Context(), tx, "orders", "newer")
+	}))
 	return gate, func() string {
 		value, err := get(pool)(t.Context(), "orders")
 		require.NoError(t, err)
@@ -72,7 +74,8 @@ func TestRefusalOfALaterWrite(t *testing.T) {
 			return tx.SendBatch(ctx, &b).Close()
 		},
 		"copy": func(tx pgxgate.Tx) error {
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{"contents"}, []string{"resource", "value"}, pgx.CopyFromRows([][]any{{"invoices", "stale"}}))
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{"contents"}, []string{"resource", "value"},
+				pgx.CopyFromRows([][]any{{"invoices", "stale"}}))
 			return err
 		},
 		"no statement": func(pgxgate.Tx) error { return nil },

@@ -47,9 +47,11 @@ func Open(dir string, now time.Time) (*CA, error) {
 	case hasCert && hasKey:
 		return c, c.load()
 	case hasCert:
-		return nil, fmt.Errorf("%w: %s exists, but its key %s does not; give a folder with both, or an empty one", ErrCA, c.CertFile(), c.KeyFile())
+		return nil, fmt.Errorf("%w: %s exists, but its key %s does not; give a folder with both, or an empty one", ErrCA,
+			c.CertFile(), c.KeyFile())
 	case hasKey:
-		return nil, fmt.Errorf("%w: %s exists, but its certificate %s does not; give a folder with both, or an empty one", ErrCA, c.KeyFile(), c.CertFile())
+		return nil, fmt.Errorf("%w: %s exists, but its certificate %s does not; give a folder with both, or an empty one",
+			ErrCA, c.KeyFile(), c.CertFile())
 	}
 	return c, c.create()
 }
@@ -76,7 +78,8 @@ func (c *CA) load() (err error) {
 	case !c.key.PublicKey.Equal(c.cert.PublicKey):
 		return fmt.Errorf("%w: %s is not the key of %s", ErrCA, c.KeyFile(), c.CertFile())
 	case c.now.After(c.cert.NotAfter):
-		return fmt.Errorf("%w: %s expired on %s; make a new CA in another folder", ErrCA, c.CertFile(), c.cert.NotAfter.Format(time.DateOnly))
+		return fmt.Errorf("%w: %s expired on %s; make a new CA in another folder", ErrCA, c.CertFile(),
+			c.cert.NotAfter.Format(time.DateOnly))
 	}
 	return nil
 }
@@ -88,8 +91,9 @@ func (c *CA) create() (err error) {
 	if c.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return err
 	}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "leased development CA"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: c.now.Add(-backdated), NotAfter: c.now.Add(caLifetime)}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "leased development CA"}, IsCA: true,
+		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		NotBefore: c.now.Add(-backdated), NotAfter: c.now.Add(caLifetime)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &c.key.PublicKey, c.key)
 	if err != nil {
 		return fmt.Errorf("sign the CA: %w", err)

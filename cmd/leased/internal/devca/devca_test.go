@@ -150,7 +150,10 @@ func TestNothingIsReplacedSilently(t *testing.T) {
 		},
 		"no certificate": func(t *testing.T, i devca.Issued) { require.NoError(t, os.Remove(i.CertFile)) },
 		"no key":         func(t *testing.T, i devca.Issued) { require.NoError(t, os.Remove(i.KeyFile)) },
-		"damaged key":    func(t *testing.T, i devca.Issued) { require.NoError(t, os.WriteFile(i.KeyFile, []byte("key"), 0o600)) },
+		"damaged key": func(t *testing.T,
+			i devca.Issued) {
+			require.NoError(t, os.WriteFile(i.KeyFile, []byte("key"), 0o600))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +197,8 @@ func TestUnusableCA(t *testing.T) {
 		"no key":         func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "ca.key"))) },
 		"no certificate": func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "ca.pem"))) },
 		"another key": func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.key"), []byte(read(t, filepath.Join(other, "ca.key"))), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.key"), []byte(read(t, filepath.Join(other, "ca.key"))),
+				0o600))
 		},
 		"not a CA": func(t *testing.T, dir string) {
 			i, err := open(t, dir).Client("alice", options)

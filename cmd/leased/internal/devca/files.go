@@ -64,14 +64,19 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 
 func writeCert(path string, der []byte) error { return write(path, certBlock, der, 0o644) }
 
-// write replaces a file in one step, so that a reader never sees half of it.
+// write writes a file with a PEM block.
 func write(path, kind string, der []byte, mode os.FileMode) error {
+	return replace(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
+}
+
+// replace replaces a file in one step, so a reader never sees half of it.
+func replace(path string, data []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // has mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name())
-	err = pem.Encode(file, &pem.Block{Type: kind, Bytes: der})
+	_, err = file.Write(data)
 	if err == nil {
 		err = file.Chmod(mode)
 	}

@@ -18,9 +18,12 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
+// label matches a part of a host name between two dots.
+const label = `[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?`
+
 var (
 	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
-	hostForm = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+	hostForm = regexp.MustCompile(`^(\*\.)?` + label + `(\.` + label + `)*$`)
 )
 
 // localHosts are in the certificate of every member, for commands on its machine.
@@ -69,17 +72,21 @@ func (c *CA) Member(id string, hosts []string, o Options) (Issued, error) {
 // Client makes a certificate for a client of the API. Its common name is the user's,
 // and it is not valid for a server or a member.
 func (c *CA) Client(name string, o Options) (Issued, error) {
-	return c.issue(name, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, o, func(*x509.Certificate) {})
+	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	return c.issue(name, template, o, func(*x509.Certificate) {})
 }
 
 // issue completes a template, signs it and writes the files. prepare gets the
 // certificate that is renewed, or nil.
-func (c *CA) issue(name string, template *x509.Certificate, o Options, prepare func(old *x509.Certificate)) (Issued, error) {
+func (c *CA) issue(name string, template *x509.Certificate, o Options,
+	prepare func(old *x509.Certificate)) (Issued, error) {
 	if !nameForm.MatchString(name) || name == "ca.pem" || name == "ca.key" {
-		return Issued{}, fmt.Errorf("%w: %q must have 1 to 64 characters (letters, digits, . _ @ -) and start with a letter or digit", ErrName, name)
+		return Issued{}, fmt.Errorf("%w: %q must have 1 to 64 characters (letters, digits, . _ @ -) and start with a "+
+			"letter or digit", ErrName, name)
 	}
 	dir := filepath.Join(c.dir, name)
-	i := Issued{Name: name, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	i := Issued{Name: name, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"),
+		KeyFile: filepath.Join(dir, "key.pem")}
 	old, key, err := c.existing(i, len(template.URIs) > 0, o.Force)
 	if err != nil {
 		return Issued{}, err
@@ -136,7 +143,8 @@ func (c *CA) existing(i Issued, member, force bool) (*x509.Certificate, *ecdsa.P
 		return cert, nil, nil
 	}
 	refuse := func(why string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-		return nil, nil, fmt.Errorf("%w: %s; move the folder away, or replace the key and the certificate with --force", ErrExists, why)
+		return nil, nil, fmt.Errorf("%w: %s; move the folder away, or replace the key and the certificate with --force",
+			ErrExists, why)
 	}
 	if err != nil {
 		return refuse(err.Error())

@@ -1,7 +1,7 @@
 // Package lockview shows locks to people: as live screens, and as lines of text.
 //
 // It draws nothing and calls no service. It turns messages of the API into lines, and
-// keys into requests, so that tests need no terminal.
+// keys into requests, so tests need no terminal.
 //
 // The nouns, in reading order: [Row], a lock as one line of a table; [Age], a duration for
 // people; [View], the state of a live screen; [Action], what a key asks for;

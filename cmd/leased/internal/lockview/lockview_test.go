@@ -35,7 +35,8 @@ func cluster() *pb.ClusterStatusResponse {
 }
 
 func overview(locks ...*pb.LockOverview) *pb.OverviewResponse {
-	return &pb.OverviewResponse{Member: "n1", Locks: locks, TotalLocks: int64(len(locks)), TotalHolders: 2, TotalWaiters: 3, GrantsPerSecond: 12.34, Refused: 5}
+	return &pb.OverviewResponse{Member: "n1", Locks: locks, TotalLocks: int64(len(locks)), TotalHolders: 2,
+		TotalWaiters: 3, GrantsPerSecond: 12.34, Refused: 5}
 }
 
 func screen(v *lockview.View, width, height int) []string {
@@ -51,7 +52,8 @@ func TestTopScreen(t *testing.T) {
 	busy := lock("account/1001", "checkout-1", "400ms")
 	busy.GrantsPerSecond, busy.Refused = 2.5, 5
 	v := &lockview.View{Keys: true, Sort: "queue", Interval: time.Second}
-	v.Update(lockview.Update{Overview: overview(lock("deploy/production", "deploy-bot", "2h13m5s", "ann@laptop", "hotfix-812", "x"), busy), Cluster: cluster(), Time: now})
+	v.Update(lockview.Update{Overview: overview(lock("deploy/production", "deploy-bot", "2h13m5s", "ann@laptop",
+		"hotfix-812", "x"), busy), Cluster: cluster(), Time: now})
 	got := screen(v, 80, 24)
 	require.Len(t, got, 24)
 	require.Equal(t, []string{
@@ -78,7 +80,8 @@ func TestTroubleIsShown(t *testing.T) {
 	v := &lockview.View{Keys: true, Sort: "queue", Interval: time.Second}
 	o := overview(lock("a", "b", "1s"))
 	o.Missing = "2 of 5 Redis nodes answered"
-	v.Update(lockview.Update{Overview: o, Time: now.Add(-time.Minute), Problem: "no leader; below is the state of one member"})
+	v.Update(lockview.Update{Overview: o, Time: now.Add(-time.Minute),
+		Problem: "no leader; below is the state of one member"})
 	got := strings.Join(screen(v, 100, 24), "\n")
 	require.Contains(t, got, "no leader; below is the state of one member")
 	require.Contains(t, got, "locks in efficiency mode are missing: 2 of 5 Redis nodes answered")
@@ -102,9 +105,11 @@ func TestOldStateIsMarked(t *testing.T) {
 	require.Contains(t, got[0], "no member answers; the state below is from 02:31:00")
 	require.NotContains(t, strings.Join(got, "\n"), "leads")
 
-	behind := &pb.ClusterStatusResponse{Members: []*pb.MemberStatus{{Id: "n1", Status: &pb.StatusResponse{Id: "n1", AppliedIndex: 3, LastIndex: 40}}}}
+	behind := &pb.ClusterStatusResponse{Members: []*pb.MemberStatus{{Id: "n1",
+		Status: &pb.StatusResponse{Id: "n1", AppliedIndex: 3, LastIndex: 40}}}}
 	v.Update(lockview.Update{Overview: overview(), Cluster: behind, Time: now})
-	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "n1 has applied its log only up to entry 3 of 40: locks are missing")
+	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "n1 has applied its log only up to entry 3 of 40: "+
+		"locks are missing")
 	behind.Members[0].Status.Serves = true
 	require.NotContains(t, strings.Join(screen(v, 100, 24), "\n"), "applied")
 }
@@ -123,7 +128,8 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	var c lockview.Changes
-	for _, line := range append(c.Lines(overview(hostile), now), lockview.Sections(nil, "\x1b", []lockview.Section{{Sort: "held", Overview: overview(hostile)}}, 0)...) {
+	for _, line := range append(c.Lines(overview(hostile), now),
+		lockview.Sections(nil, "\x1b", []lockview.Section{{Sort: "held", Overview: overview(hostile)}}, 0)...) {
 		require.Equal(t, terminal.Clean(line), line)
 	}
 }
@@ -207,7 +213,8 @@ func TestScrollRequests(t *testing.T) {
 func TestListScreen(t *testing.T) {
 	t.Parallel()
 	v := &lockview.View{Sort: "name"}
-	v.Update(lockview.Update{Overview: overview(lock("a", "h", "3h"), &pb.LockOverview{Lock: &pb.Lock{Resource: "b", Mode: "efficiency", Delayed: true}}), Time: now})
+	v.Update(lockview.Update{Overview: overview(lock("a", "h", "3h"),
+		&pb.LockOverview{Lock: &pb.Lock{Resource: "b", Mode: "efficiency", Delayed: true}}), Time: now})
 	got := screen(v, 60, 10)
 	require.Len(t, got, 4)
 	require.Contains(t, got[0], "2 locks")
@@ -231,15 +238,18 @@ func TestSections(t *testing.T) {
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	var c lockview.Changes
-	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  correctness  h  held 1s  waiters 1  token 7  next w"}, c.Lines(overview(lock("a", "h", "1s", "w")), now))
+	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  correctness  h  held 1s  waiters 1  token 7  next w"},
+		c.Lines(overview(lock("a", "h", "1s", "w")), now))
 	require.Empty(t, c.Lines(overview(lock("a", "h", "2s", "w")), now), "only the age differs")
-	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  correctness  h  held 3s  waiters 0  token 7"}, c.Lines(overview(lock("a", "h", "3s")), now))
+	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  correctness  h  held 3s  waiters 0  token 7"},
+		c.Lines(overview(lock("a", "h", "3s")), now))
 	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  gone"}, c.Lines(overview(), now))
 }
 
 func TestAge(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"": "-", "x": "-", "900ms": "0s", "59.9s": "59s", "61s": "1m01s", "2h13m5s": "2h13m", "100h": "4d04h", "-1s": "0s"} {
+	for text, want := range map[string]string{"": "-", "x": "-", "900ms": "0s", "59.9s": "59s", "61s": "1m01s",
+		"2h13m5s": "2h13m", "100h": "4d04h", "-1s": "0s"} {
 		require.Equal(t, want, lockview.Age(text), text)
 	}
 }

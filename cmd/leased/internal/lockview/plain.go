@@ -41,8 +41,10 @@ func Sections(cluster *pb.ClusterStatusResponse, problem string, sections []Sect
 func relevant(s Section) (locks []*pb.LockOverview) {
 	for _, l := range s.Overview.GetLocks() {
 		switch {
-		case s.Sort == "queue" && l.Waiters == 0, s.Sort == "refused" && l.Refused == 0, s.Sort == "rate" && l.GrantsPerSecond < 0.05,
-			s.Sort == "held" && len(l.GetLock().GetHolders()) == 0:
+		case s.Sort == "queue" && l.Waiters == 0:
+		case s.Sort == "refused" && l.Refused == 0:
+		case s.Sort == "rate" && l.GrantsPerSecond < 0.05:
+		case s.Sort == "held" && len(l.GetLock().GetHolders()) == 0:
 		default:
 			locks = append(locks, l)
 		}
@@ -66,8 +68,10 @@ func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) 
 		if c.known[name] = row; known && sameState(old, row) {
 			continue
 		}
-		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), row[cellHolder], row[cellHeld], row[cellWaiters])
-		for _, part := range []struct{ name, value string }{{"token", row[cellToken]}, {"next", row[cellNext]}, {"refused", row[cellRefused]}} {
+		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), row[cellHolder],
+			row[cellHeld], row[cellWaiters])
+		for _, part := range []struct{ name, value string }{{"token", row[cellToken]}, {"next", row[cellNext]},
+			{"refused", row[cellRefused]}} {
 			if part.value != "" {
 				text += "  " + part.name + " " + part.value
 			}

@@ -37,14 +37,16 @@ const (
 // newRow returns the cells of a lock.
 func newRow(l *pb.LockOverview) Row {
 	lock := l.GetLock()
-	row := Row{terminal.Clean(lock.GetResource()), modeText(lock.GetMode()), "-", "", "", "-", "", number(l.GetWaiters(), "0"), "", "", number(l.GetRefused(), "")}
+	row := Row{terminal.Clean(lock.GetResource()), modeText(lock.GetMode()), "-", "", "", "-", "",
+		number(l.GetWaiters(), "0"), "", "", number(l.GetRefused(), "")}
 	if holders := lock.GetHolders(); len(holders) > 0 {
 		h := longest(holders)
 		row[cellHolder] = Name(h)
 		if n := max(len(holders), int(l.GetHolders())); n > 1 {
 			row[cellHolder] += fmt.Sprintf(" +%d", n-1)
 		}
-		row[3], row[cellToken], row[cellHeld], row[6] = terminal.Clean(h.User), number(int64(h.Token), ""), Age(h.Age), Age(h.TtlLeft)
+		row[3], row[cellToken] = terminal.Clean(h.User), number(int64(h.Token), "")
+		row[cellHeld], row[6] = Age(h.Age), Age(h.TtlLeft)
 	} else if lock.GetDelayed() {
 		row[cellHolder] = "(lock-delay)"
 	}

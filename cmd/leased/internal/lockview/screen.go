@@ -117,7 +117,8 @@ func (v *View) troubles(now time.Time) (lines []terminal.Line) {
 	}
 	if missing := v.shown.Overview.GetMissing(); missing != "" {
 		first, _, _ := strings.Cut(missing, "\n")
-		lines = append(lines, terminal.Line{Text: "locks in efficiency mode are missing: " + terminal.Clean(first), Style: terminal.Warning})
+		lines = append(lines, terminal.Line{Text: "locks in efficiency mode are missing: " + terminal.Clean(first),
+			Style: terminal.Warning})
 	}
 	return lines
 }
@@ -130,7 +131,8 @@ func behindText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
 	}
 	for _, m := range c.GetMembers() {
 		if s := m.GetStatus(); m.GetId() == o.GetMember() && s.GetAppliedIndex() < s.GetLastIndex() {
-			return fmt.Sprintf("%s has applied its log only up to entry %d of %d: locks are missing until there is a leader", terminal.Clean(m.Id), s.AppliedIndex, s.LastIndex)
+			return fmt.Sprintf("%s has applied its log only up to entry %d of %d: locks are missing until there is a leader",
+				terminal.Clean(m.Id), s.AppliedIndex, s.LastIndex)
 		}
 	}
 	return ""
@@ -176,8 +178,9 @@ func totalsText(o *pb.OverviewResponse) string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", count(o.GetTotalLocks(), "lock"), count(o.GetTotalHolders(), "holder"),
-		count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(), count(o.GetRefused(), "refused write"))
+	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", count(o.GetTotalLocks(), "lock"),
+		count(o.GetTotalHolders(), "holder"), count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(),
+		count(o.GetRefused(), "refused write"))
 }
 
 // count formats a number of things.

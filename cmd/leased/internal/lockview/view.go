@@ -19,7 +19,8 @@ const maxLimit = 500
 var Sorts = []string{"queue", "held", "rate", "refused", "name"}
 
 // sortTitles say what each order is for.
-var sortTitles = map[string]string{"queue": "longest queues", "held": "longest holders", "rate": "busiest locks", "refused": "refused writes", "name": "by name"}
+var sortTitles = map[string]string{"queue": "longest queues", "held": "longest holders", "rate": "busiest locks",
+	"refused": "refused writes", "name": "by name"}
 
 // Update is what a View is told about the service. Nil messages mean no news.
 type Update struct {
@@ -73,7 +74,8 @@ func (v *View) Request() *pb.OverviewRequest {
 	if v.Limit > 0 {
 		limit = max(1, min(limit, v.Limit-offset))
 	}
-	return &pb.OverviewRequest{Prefix: v.Prefix, Mode: v.Mode, Sort: v.Sort, Offset: int32(offset), Limit: int32(limit), Interval: v.Interval.String()}
+	return &pb.OverviewRequest{Prefix: v.Prefix, Mode: v.Mode, Sort: v.Sort, Offset: int32(offset), Limit: int32(limit),
+		Interval: v.Interval.String()}
 }
 
 // Update shows newer messages, unless the view is paused.

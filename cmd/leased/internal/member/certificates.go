@@ -81,7 +81,8 @@ func (c *certificates) report(logger *slog.Logger) {
 	leaf := c.current.Load().own.Leaf
 	sum := sha256.Sum256(leaf.Raw)
 	if fingerprint := hex.EncodeToString(sum[:]); fingerprint != c.reported {
-		logger.Info("certificate loaded", "file", c.certFile, "sha256", fingerprint, "former", c.reported, "expires", leaf.NotAfter)
+		logger.Info("certificate loaded", "file", c.certFile, "sha256", fingerprint, "former", c.reported, "expires",
+			leaf.NotAfter)
 		c.reported = fingerprint
 	}
 }
@@ -153,7 +154,8 @@ func (c *certificates) raft() func() *tls.Config {
 	}
 	return func() *tls.Config {
 		now := c.current.Load()
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.own}, ClientAuth: tls.RequireAndVerifyClientCert,
-			ClientCAs: now.ca, RootCAs: now.ca}
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.own},
+			ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs:  now.ca, RootCAs: now.ca}
 	}
 }

@@ -28,8 +28,9 @@ func selfSigned(t *testing.T, dir, name, id string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		URIs: []*url.URL{transport.MemberURI(id)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
@@ -93,7 +94,8 @@ func TestReloadCA(t *testing.T) {
 	}
 	nextPair, err := tls.LoadX509KeyPair(nextCert, nextKey)
 	require.NoError(t, err)
-	other := &tls.Config{Certificates: []tls.Certificate{nextPair}, InsecureSkipVerify: true} //nolint:gosec // only the other side is checked
+	// Only the other side is checked.
+	other := &tls.Config{Certificates: []tls.Certificate{nextPair}, InsecureSkipVerify: true} //nolint:gosec
 
 	connect := func() (errs []error) {
 		for _, server := range []*tls.Config{api, members()} {
@@ -136,7 +138,8 @@ func TestCertificateExpiries(t *testing.T) {
 	require.NoError(t, err)
 	earlier, err := tls.LoadX509KeyPair(other, filepath.Join(dir, "other.key"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]time.Time{"own": c.current.Load().own.Leaf.NotAfter, "ca": earlier.Leaf.NotAfter}, c.expiries())
+	require.Equal(t, map[string]time.Time{"own": c.current.Load().own.Leaf.NotAfter, "ca": earlier.Leaf.NotAfter},
+		c.expiries())
 	require.Nil(t, (*certificates)(nil).expiries(), "without TLS there are none")
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
-	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/internal/logtest"
 	"github.com/leased-project/leased/internal/server/auth"
 )
@@ -35,9 +35,9 @@ func TestReloadLogsChangesOnce(t *testing.T) {
 	newKey := func() string {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
 		require.NoError(t, err)
-		signer, err := fencing.NewSigner(private)
+		signer, err := signature.NewSigner(private)
 		require.NoError(t, err)
-		text, err := fencing.MarshalSigner(signer)
+		text, err := signature.MarshalSigner(signer)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(key, text, 0o600))
 		return signer.KeyID()
@@ -48,8 +48,10 @@ func TestReloadLogsChangesOnce(t *testing.T) {
 	cert, certKey := selfSigned(t, folder, "one", "one")
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	settings.Flags(flags)
-	require.NoError(t, flags.Parse([]string{"--id=one", "--data=" + filepath.Join(folder, "data"), "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0",
-		"--bootstrap-expect=1", "--users=" + users, "--signing-key-file=" + key, "--tls-cert=" + cert, "--tls-key=" + certKey, "--tls-ca=" + cert}))
+	require.NoError(t, flags.Parse([]string{"--id=one", "--data=" + filepath.Join(folder, "data"), "--listen=127.0.0.1:0",
+		"--raft-listen=127.0.0.1:0",
+		"--bootstrap-expect=1", "--users=" + users, "--signing-key-file=" + key, "--tls-cert=" + cert, "--tls-key=" + certKey,
+		"--tls-ca=" + cert}))
 	s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 	require.NoError(t, err)
 	log := logtest.New(slog.LevelDebug)

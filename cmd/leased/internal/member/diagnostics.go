@@ -20,7 +20,8 @@ const pprofHeaderTimeout = 5 * time.Second
 // caller calls stopDiagnostics, also after an error.
 func (m *Member) startDiagnostics(version string) (err error) {
 	if s := m.settings; s.TraceEndpoint != "" {
-		m.tracer, err = tracing.Open(tracing.Config{Endpoint: s.TraceEndpoint, Sample: s.TraceSample, Member: s.ID, Version: version, Logger: m.logger})
+		m.tracer, err = tracing.Open(tracing.Config{Endpoint: s.TraceEndpoint, Sample: s.TraceSample, Member: s.ID,
+			Version: version, Logger: m.logger})
 		if err != nil {
 			return fmt.Errorf("trace-endpoint: %w", err)
 		}

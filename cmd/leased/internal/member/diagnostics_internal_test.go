@@ -41,8 +41,10 @@ func TestProfilesHaveTheirOwnPort(t *testing.T) {
 
 // A site whose name leads to the address of the profiles (DNS rebinding) cannot read them.
 func TestProfilesOfForeignHosts(t *testing.T) {
-	for host, code := range map[string]int{"example.com:6060": http.StatusMisdirectedRequest, "127.0.0.1:6060": http.StatusOK, "localhost:6060": http.StatusOK} {
-		request, answer := httptest.NewRequest(http.MethodGet, "http://"+host+"/debug/pprof/cmdline", nil), httptest.NewRecorder()
+	for host, code := range map[string]int{"example.com:6060": http.StatusMisdirectedRequest,
+		"127.0.0.1:6060": http.StatusOK, "localhost:6060": http.StatusOK} {
+		request, answer := httptest.NewRequest(http.MethodGet, "http://"+host+"/debug/pprof/cmdline", nil),
+			httptest.NewRecorder()
 		pprofHandler().ServeHTTP(answer, request)
 		require.Equal(t, code, answer.Code, host)
 	}

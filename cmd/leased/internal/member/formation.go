@@ -105,10 +105,12 @@ func founders(answers map[string]*pb.StatusResponse) ([]raftstore.Member, error)
 	var members []raftstore.Member
 	for address, status := range answers {
 		if other, twice := byID[status.Id]; twice {
-			return nil, fmt.Errorf("%w: the members at %s and %s have the same id %q; give each its own id", ErrFormation, other, address, status.Id)
+			return nil, fmt.Errorf("%w: the members at %s and %s have the same id %q; give each its own id", ErrFormation, other,
+				address, status.Id)
 		}
 		if other, twice := byRaft[status.RaftAddress]; twice {
-			return nil, fmt.Errorf("%w: the members at %s and %s have the same raft-advertise address %s", ErrFormation, other, address, status.RaftAddress)
+			return nil, fmt.Errorf("%w: the members at %s and %s have the same raft-advertise address %s", ErrFormation, other,
+				address, status.RaftAddress)
 		}
 		byID[status.Id], byRaft[status.RaftAddress] = address, address
 		members = append(members, raftstore.Member{ID: status.Id, Address: status.RaftAddress})

@@ -44,7 +44,8 @@ func TestMemberThatCatchesUpJoinsAgain(t *testing.T) {
 				require.NoError(t, storage.Log.StoreLog(entry))
 			}
 			_, transport := raft.NewInmemTransport("a")
-			node, err := raftstore.Open(raftstore.Config{ID: "a", Transport: transport, Storage: storage, Logger: slog.New(slog.DiscardHandler)})
+			node, err := raftstore.Open(raftstore.Config{ID: "a", Transport: transport, Storage: storage,
+				Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			defer node.Close()
 			m := &Member{node: node, settings: &settings.Settings{ID: "a", BootstrapExpect: 1}, peers: &peers{}}

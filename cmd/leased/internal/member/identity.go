@@ -31,7 +31,8 @@ type identity struct {
 // check returns an error if this build cannot read the data folder.
 func (i identity) check(dir string) error {
 	if i.Format == 0 {
-		return fmt.Errorf("%w: the data folder %s was written before the first release; empty it, and let the member join again", ErrIdentity, dir)
+		return fmt.Errorf("%w: the data folder %s was written before the first release; empty it, and let the member "+
+			"join again", ErrIdentity, dir)
 	}
 	if err := engine.CheckFormat("data folder", i.Format, raftstore.FolderVersion); err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
@@ -84,7 +85,8 @@ func (p *peers) rejectKnown(ctx context.Context, s *settings.Settings) error {
 		for _, m := range status.Members {
 			if m.Id == s.ID {
 				return fmt.Errorf("%w: the cluster has a member %q, but the data folder %s is new and has no record of its votes; "+
-					"run `leased cluster remove %s` first, or start the member with its old data folder", ErrIdentity, s.ID, s.Data, s.ID)
+					"run `leased cluster remove %s` first, or start the member with its old data folder", ErrIdentity, s.ID, s.Data,
+					s.ID)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,10 +15,10 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/probes"
+	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/tracing"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -37,7 +38,6 @@ type Member struct {
 	creds    *credentials
 	signing  signing
 	peers    *peers
-	hub      *watch.Hub
 	node     *raftstore.Node
 	server   *server.Server
 	audit    *audit.Log
@@ -46,9 +46,9 @@ type Member struct {
 	founded  atomic.Bool                    // this process has created the cluster
 	reloaded chan struct{}
 
-	probes  *probes.Listener // nil if there is none
-	tracer  *tracing.Tracer  // nil if calls are not traced
-	pprof   *http.Server     // nil if there are no profiles
+	probes  *httpapi.ProbeListener // nil if there is none
+	tracer  *tracing.Tracer        // nil if calls are not traced
+	pprof   *http.Server           // nil if there are no profiles
 	probing sync.WaitGroup
 	serving atomic.Pointer[server.Server] // server, once it is complete
 
@@ -99,27 +99,24 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: m.newHub(), Audit: m.audit, FilePolicies: m.filePolicies,
-		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL,
-		Metrics: m.metrics, Certificates: m.certs.expiries, Tracer: m.tracer}
+		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Audit: m.audit, FilePolicies: m.filePolicies,
+		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, RedisTimeout: s.RedisTimeout,
+		Limits: s.Limits, Signer: m.signing.key.Load,
+		SignatureTTL: s.SignatureTTL,
+		Metrics:      m.metrics, Certificates: m.certs.expiries, Tracer: m.tracer, TimesFile: filepath.Join(s.Data,
+			observe.FileName),
+		Raft: raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise, TLS: m.certs.raft(),
+			LogStore:         s.LogStore,
+			HeartbeatTimeout: s.Heartbeat, StoreDeadline: s.DiskTimeout, Logger: plain}}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
 	}
-	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub, Times: config.Hub.Recorder, Hooks: m.metrics.RaftHooks()})
-	if err != nil {
+	if m.server, err = server.New(config, listener); err != nil {
 		listener.Close()
 		return nil, err
 	}
-	config.Node = m.node
-	if config.Advertise == "" {
-		config.Advertise = listener.Addr().String()
-	}
-	if m.server, err = server.New(config, listener); err != nil {
-		listener.Close()
-		return nil, errors.Join(err, m.node.Close())
-	}
+	m.node = m.server.Node()
 	m.run()
 	started = true
 	return m, nil
@@ -141,7 +138,6 @@ func (m *Member) run() {
 		}
 	})
 	m.work.Go(func() { m.applyPolicies(ctx) })
-	m.work.Go(func() { m.saveTimes(ctx) })
 }
 
 // Failed returns a channel with the error that ends the member.
@@ -203,7 +199,6 @@ func (m *Member) Stop() error {
 	}
 	err := m.server.Close()
 	m.work.Wait()
-	err = errors.Join(err, m.node.Close())
 	m.stopDiagnostics()
 	m.stopProbes()
 	m.audit.Close()

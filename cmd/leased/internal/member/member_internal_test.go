@@ -16,10 +16,10 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // testTimeout ends a test that hangs.
@@ -30,7 +30,8 @@ func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	settings.Flags(flags)
-	require.NoError(t, flags.Parse(append([]string{"--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=127.0.0.1:0",
+	require.NoError(t, flags.Parse(append([]string{"--id=one", "--data=" + filepath.Join(t.TempDir(), "one"),
+		"--listen=127.0.0.1:0",
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)))
 	s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestReloadUsers(t *testing.T) {
 	require.ErrorContains(t, m.Reload(s), "must contain the secret of a user in users")
 	require.NoError(t, call(own))
 	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(good, []byte("member: true"), []byte("member: false")), 0o600))
-	require.ErrorContains(t, m.Reload(s), "must contain the secret of a user with `member: true`")
+	require.ErrorContains(t, m.Reload(s), "who is not a member in users")
 	_, err = newCredentials(s, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "leased user add --member", "it does not start either")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

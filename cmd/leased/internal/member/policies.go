@@ -70,7 +70,8 @@ func (m *Member) seedPolicies(ctx context.Context, seeds []lease.Policy) (left [
 			continue
 		}
 		m.logger.Debug("set a policy from the configuration file", "prefix", p.Prefix, "mode", p.Mode.String())
-		m.audit.Write(ctx, audit.Record{Event: audit.PolicySet, Subject: p.Prefix + "*", Mode: p.Mode.String(), Detail: "from the configuration file, for a new cluster"})
+		m.audit.Write(ctx, audit.Record{Event: audit.PolicySet, Subject: p.Prefix + "*", Mode: p.Mode.String(),
+			Detail: "from the configuration file, for a new cluster"})
 	}
 	return left, err
 }
@@ -89,7 +90,8 @@ func (m *Member) logDrift() {
 	}
 	if len(differ) > 0 {
 		m.logger.Warn("policies of the configuration file differ from those of the cluster, which are in effect",
-			"prefixes", strings.Join(differ, ","), "hint", "`leased policy show` shows both; `leased policy apply FILE` applies the file")
+			"prefixes", strings.Join(differ, ","), "hint",
+			"`leased policy show` shows both; `leased policy apply FILE` applies the file")
 	}
 }
 

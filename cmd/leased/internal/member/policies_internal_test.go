@@ -20,14 +20,16 @@ import (
 // back none that was deleted, and says which differ.
 func TestFileSeedsANewClusterOnly(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "one")
-	differ := make(chan string, 10)
-	run := func() *Member {
+	run := func() (*Member, <-chan string) {
+		differ := make(chan string, 10)
 		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 		settings.Flags(flags)
-		require.NoError(t, flags.Parse([]string{"--id=one", "--data=" + data, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}))
+		require.NoError(t, flags.Parse([]string{"--id=one", "--data=" + data, "--listen=127.0.0.1:0",
+			"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}))
 		s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 		require.NoError(t, err)
-		s.Policies = []lease.Policy{{Prefix: "kept/", Mode: lease.Correctness, TTL: time.Minute}, {Prefix: "deleted/", Mode: lease.Correctness}}
+		s.Policies = []lease.Policy{{Prefix: "kept/", Mode: lease.Correctness, TTL: time.Minute},
+			{Prefix: "deleted/", Mode: lease.Correctness}}
 		reader, writer := io.Pipe()
 		t.Cleanup(func() { writer.Close() })
 		go func() {
@@ -44,9 +46,9 @@ func TestFileSeedsANewClusterOnly(t *testing.T) {
 		}()
 		m, err := Start(testContext(t), s, "test", slog.New(slog.NewTextHandler(writer, nil)))
 		require.NoError(t, err)
-		return m
+		return m, differ
 	}
-	m := run()
+	m, _ := run()
 	for topology := m.node.Topology(); len(topology.Policies.All()) < 2; {
 		var err error
 		topology, err = m.node.NextTopology(testContext(t), topology.Version)
@@ -59,7 +61,7 @@ func TestFileSeedsANewClusterOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Stop())
 
-	m = run()
+	m, differ := run()
 	line := testserver.Receive(t, differ)
 	all := m.node.Topology().Policies.All()
 	require.NoError(t, m.Stop())

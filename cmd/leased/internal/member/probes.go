@@ -3,7 +3,7 @@ package member
 import (
 	"context"
 
-	"github.com/leased-project/leased/internal/server/probes"
+	"github.com/leased-project/leased/internal/server/httpapi"
 )
 
 // startProbes serves the probes on their own port, if there is one. It starts before the
@@ -12,7 +12,7 @@ func (m *Member) startProbes() error {
 	if m.settings.ProbeListen == "" {
 		return nil
 	}
-	listener, err := probes.Listen(m.settings.ProbeListen, m.ready, m.metrics.Handler())
+	listener, err := httpapi.ListenProbes(m.settings.ProbeListen, m.ready, m.metrics.Handler())
 	if err != nil {
 		return err
 	}

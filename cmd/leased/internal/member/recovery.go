@@ -18,7 +18,8 @@ import (
 // token floor. See raftstore.Recover for what is lost.
 func Recover(s *settings.Settings, logger *slog.Logger) (fencing.Token, error) {
 	if _, err := os.Stat(filepath.Join(s.Data, identityFile)); errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%w: %s is not the data folder of a member; give --data of the remaining member", ErrIdentity, s.Data)
+		return 0, fmt.Errorf("%w: %s is not the data folder of a member; give --data of the remaining member", ErrIdentity,
+			s.Data)
 	}
 	if err := claim(context.Background(), s, nil); err != nil {
 		return 0, err
@@ -28,5 +29,6 @@ func Recover(s *settings.Settings, logger *slog.Logger) (fencing.Token, error) {
 		return 0, err
 	}
 	return raftstore.Recover(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: logger})
+		TLS: certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, StoreDeadline: s.DiskTimeout,
+		Logger: logger})
 }

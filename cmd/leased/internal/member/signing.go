@@ -6,13 +6,13 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // signing is the key with which this member signs tokens. A reload replaces it.
 type signing struct {
-	key atomic.Pointer[fencing.Signer] // nil without a key
+	key atomic.Pointer[signature.Signer] // nil without a key
 }
 
 // load reads the key and puts it into effect.
@@ -25,7 +25,7 @@ func (s *signing) load(path string, logger *slog.Logger) error {
 }
 
 // readSigner reads a private key. Without a file there is no key.
-func readSigner(path string) (*fencing.Signer, error) {
+func readSigner(path string) (*signature.Signer, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func readSigner(path string) (*fencing.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing-key-file: %w", err)
 	}
-	signer, err := fencing.ParseSigner(text)
+	signer, err := signature.ParseSigner(text)
 	if err != nil {
 		return nil, fmt.Errorf("signing-key-file (%s): %w; make a key with `leased keys new`", path, err)
 	}
@@ -44,7 +44,7 @@ func readSigner(path string) (*fencing.Signer, error) {
 }
 
 // replace puts a key into effect.
-func (s *signing) replace(signer *fencing.Signer, logger *slog.Logger) {
+func (s *signing) replace(signer *signature.Signer, logger *slog.Logger) {
 	old := s.key.Swap(signer)
 	formerID := ""
 	if old != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // userMessages are the log messages for changes of users.
-var userMessages = map[audit.Event]string{audit.UserAdd: "user added", audit.UserChange: "user changed", audit.UserRemove: "user removed"}
+var userMessages = map[audit.Event]string{audit.UserAdd: "user added", audit.UserChange: "user changed",
+	audit.UserRemove: "user removed"}
 
 // userChanges returns a record for each user that differs between two lists.
 func userChanges(before, after []auth.User) (changes []audit.Record) {

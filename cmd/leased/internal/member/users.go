@@ -8,8 +8,8 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // credentials are the users that may call this member, and the secret with which it
@@ -71,14 +71,19 @@ func (c *credentials) read() (read credentialFiles, err error) {
 	if read.own == "" {
 		return read, nil
 	}
-	own := slices.IndexFunc(read.users, func(u auth.User) bool { return slices.Contains(u.Hashes, secret.HashOf(read.own)) })
+	own := slices.IndexFunc(read.users, func(u auth.User) bool {
+		return slices.Contains(u.Hashes, secret.HashOf(read.own))
+	})
 	switch {
 	case own < 0:
-		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user in users (%s): the other members accept no other",
+		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user in users (%s): the other members "+
+			"accept no other",
 			c.secretFile, c.usersFile)
 	case !read.users[own].Member:
-		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user with `member: true`: add that to user %s in users (%s) on all members, "+
-			"or create a user with `leased user add --member`", c.secretFile, read.users[own].Name, c.usersFile)
+		return read, fmt.Errorf("secret-file (%s) contains the secret of user %s, who is not a member in users (%s); "+
+			"create an account for the members "+
+			"with `leased user add --member`, and give the file with its secret", c.secretFile, read.users[own].Name,
+			c.usersFile)
 	}
 	return read, nil
 }

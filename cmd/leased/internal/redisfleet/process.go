@@ -1,7 +1,6 @@
 package redisfleet
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -59,7 +60,8 @@ func launch(ctx context.Context, program, dir string) (*process, error) {
 		return nil, fmt.Errorf("find a port for Redis: %w", err)
 	}
 	log := filepath.Join(dir, "redis.log")
-	s := &process{addr: addr, exited: make(chan struct{}), cmd: exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
+	s := &process{addr: addr, exited: make(chan struct{}), cmd: exec.Command(program, "--port", port, "--bind",
+		"127.0.0.1", "--dir", dir,
 		"--daemonize", "no", "--save", "", "--appendonly", "no", "--databases", "1", "--logfile", log)}
 	s.cmd.SysProcAttr = attributes()
 	if err := s.cmd.Start(); err != nil {
@@ -69,7 +71,7 @@ func launch(ctx context.Context, program, dir string) (*process, error) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
-		if ping(addr) == nil {
+		if ping(ctx, addr) == nil {
 			return s, nil
 		}
 		select {
@@ -106,19 +108,9 @@ func freeAddr() (addr, port string, err error) {
 }
 
 // ping fails until the server accepts commands.
-func ping(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err == nil && line != "+PONG\r\n" {
-		err = fmt.Errorf("redis answered %q", line)
-	}
-	return err
+func ping(ctx context.Context, addr string) error {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second,
+		ReadTimeout: time.Second})
+	defer client.Close()
+	return client.Ping(ctx).Err()
 }

@@ -12,7 +12,8 @@ func TestDiagnosticsAreOffByDefault(t *testing.T) {
 	require.Empty(t, s.TraceEndpoint)
 	require.Empty(t, s.PprofListen)
 	require.InDelta(t, 1, s.TraceSample, 0)
-	s, err = load(t, "trace-endpoint: http://collector:4318\ntrace-sample: 0.25\n", map[string]string{"LEASED_PPROF_LISTEN": "[::1]:6060"}, least...)
+	s, err = load(t, "trace-endpoint: http://collector:4318\ntrace-sample: 0.25\n",
+		map[string]string{"LEASED_PPROF_LISTEN": "[::1]:6060"}, least...)
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, s.TraceSample, 0)
 	require.Equal(t, "[::1]:6060", s.PprofListen)

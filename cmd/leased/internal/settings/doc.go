@@ -10,7 +10,9 @@
 // The nouns, in reading order:
 //
 //   - [Settings]: the values and their sources.
-//   - keys: the table of all settings; those for Redis are in redis.go,
-//     those for limits in limits.go.
+//   - key: one setting; keys.go has the table of all.
 //   - [Error]: the key, the value and the rule that it breaks.
+//   - [RedisAccess]: the user, password and TLS of connections to a Redis node; [RedisNodes]: those of
+//     several nodes, with exceptions for single nodes. A password never leaves the machine
+//     unencrypted unless redis-insecure allows it: the connection fails before it is dialed.
 package settings

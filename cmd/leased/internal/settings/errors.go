@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/internal/secret"
 )
 
 // ErrInvalid reports that a setting breaks a rule. The error is an *Error.

@@ -30,22 +30,22 @@ func (s *Settings) readFile(path string) error {
 		return nil // an empty file
 	}
 	return eachField(path, "config", document.Content[0], "settings", func(name string, node *yaml.Node) error {
-		source := sourceOf(path, node)
 		switch name {
 		case "policies":
 			return s.readPolicies(path, node)
 		case "redis-nodes":
 			return s.readRedisNodes(path, node)
 		}
+		keys := s.keys()
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 		if i < 0 {
-			return &Error{Key: name, Value: describe(node), Source: source, Rule: "is not a setting; `leased serve --help` lists all settings"}
+			return broken(path, name, node, "is not a setting; `leased serve --help` lists all settings")
 		}
-		value, rule := scalar(node, keys[i].list)
+		value, rule := scalar(node, keys[i].kind == listed)
 		if rule != "" {
-			return &Error{Key: name, Value: describe(node), Source: source, Rule: rule}
+			return broken(path, name, node, rule)
 		}
-		s.give(name, value, source)
+		s.give(name, value, sourceOf(path, node))
 		return nil
 	})
 }
@@ -54,20 +54,25 @@ func (s *Settings) readFile(path string) error {
 // fields.
 func eachField(path, key string, node *yaml.Node, what string, f func(name string, value *yaml.Node) error) error {
 	if node.Kind != yaml.MappingNode {
-		return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: "must be a map of " + what + ", one `name: value` per line"}
+		return broken(path, key, node, "must be a map of "+what+", one `name: value` per line")
 	}
 	seen := map[string]bool{}
 	var invalid error
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i].Value, node.Content[i+1]
 		if seen[name] {
-			invalid = errors.Join(invalid, &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "is given twice in this file"})
+			invalid = errors.Join(invalid, broken(path, name, value, "is given twice in this file"))
 			continue
 		}
 		seen[name] = true
 		invalid = errors.Join(invalid, f(name, value))
 	}
 	return invalid
+}
+
+// broken returns the error of a value that breaks a rule.
+func broken(path, key string, node *yaml.Node, rule string) error {
+	return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: rule}
 }
 
 func sourceOf(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
@@ -104,6 +109,11 @@ func scalar(node *yaml.Node, list bool) (value, rule string) {
 	return "", "must be a single value"
 }
 
+const (
+	policyFields = "prefix, mode, ttl, renew, drift and lock-delay"
+	policiesRule = "must be a list of policies, each with prefix and mode"
+)
+
 // ReadPolicies returns the policies of a configuration file, or of a file that has
 // nothing else.
 func ReadPolicies(path string) ([]lease.Policy, error) {
@@ -112,7 +122,7 @@ func ReadPolicies(path string) ([]lease.Policy, error) {
 		return nil, err
 	}
 	if len(s.Policies) == 0 {
-		return nil, &Error{Key: "policies", Value: "empty", Source: path, Rule: "must be a list of policies, each with prefix and mode"}
+		return nil, &Error{Key: "policies", Value: "empty", Source: path, Rule: policiesRule}
 	}
 	return s.Policies, nil
 }
@@ -122,7 +132,7 @@ func (s *Settings) readPolicies(path string, node *yaml.Node) error {
 		return nil
 	}
 	if node.Kind != yaml.SequenceNode {
-		return &Error{Key: "policies", Value: describe(node), Source: sourceOf(path, node), Rule: "must be a list of policies, each with prefix and mode"}
+		return broken(path, "policies", node, policiesRule)
 	}
 	for _, entry := range node.Content {
 		p, err := readPolicy(path, entry)
@@ -140,10 +150,8 @@ func (s *Settings) readPolicies(path string, node *yaml.Node) error {
 // readPolicy reads and validates one policy.
 func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 	durations := map[string]*time.Duration{"ttl": &p.TTL, "renew": &p.Renew, "drift": &p.Drift, "lock-delay": &p.LockDelay}
-	err = eachField(path, "policies", entry, "prefix, mode, ttl, renew, drift and lock-delay", func(name string, node *yaml.Node) (err error) {
-		broken := func(rule string) error {
-			return &Error{Key: "policies: " + name, Value: describe(node), Source: sourceOf(path, node), Rule: rule}
-		}
+	err = eachField(path, "policies", entry, policyFields, func(name string, node *yaml.Node) (err error) {
+		broken := func(rule string) error { return broken(path, "policies: "+name, node, rule) }
 		duration, isDuration := durations[name]
 		switch {
 		case node.Kind != yaml.ScalarNode:
@@ -162,7 +170,7 @@ func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 				return broken("must be above 0; leave it out for the default")
 			}
 		default:
-			return broken("is not a field of a policy; the fields are prefix, mode, ttl, renew, drift and lock-delay")
+			return broken("is not a field of a policy; the fields are " + policyFields)
 		}
 		return nil
 	})
@@ -170,7 +178,8 @@ func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 	case err != nil:
 		return p, err
 	case p.Mode == lease.AnyMode:
-		return p, &Error{Key: "policies: mode", Value: "empty", Source: sourceOf(path, entry), Rule: "must be efficiency or correctness"}
+		return p, &Error{Key: "policies: mode", Value: "empty", Source: sourceOf(path, entry),
+			Rule: "must be efficiency or correctness"}
 	}
 	if err := p.Validate(); err != nil {
 		return p, fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, sourceOf(path, entry), err)

@@ -14,8 +14,10 @@ import (
 // FuzzFile checks that a configuration that is accepted has the same meaning when it
 // is printed and read again.
 func FuzzFile(f *testing.F) {
-	for _, text := range []string{"", "id: a\ndata: x\nbootstrap-expect: 1\n", "data: x\nbootstrap-expect: 1\npolicies:\n- {prefix: jobs/, mode: correctness, ttl: 10s}\n",
-		"data: x\nbootstrap-expect: 1\nredis: [\"a:1\"]\nredis-nodes:\n- {address: \"a:1\", username: u}\n", "listen: {}\n", "a: &a [*a]\n", "data: x\ndata: y\n", "- 1\n", "join: [a, {b: c}]\n", "\xff"} {
+	for _, text := range []string{"", "id: a\ndata: x\nbootstrap-expect: 1\n",
+		"data: x\nbootstrap-expect: 1\npolicies:\n- {prefix: jobs/, mode: correctness, ttl: 10s}\n",
+		"data: x\nbootstrap-expect: 1\nredis: [\"a:1\"]\nredis-nodes:\n- {address: \"a:1\", username: u}\n", "listen: {}\n",
+		"a: &a [*a]\n", "data: x\ndata: y\n", "- 1\n", "join: [a, {b: c}]\n", "\xff"} {
 		f.Add([]byte(text))
 	}
 	load := func(t *testing.T, data []byte) (*settings.Settings, error) {
@@ -33,6 +35,7 @@ func FuzzFile(f *testing.F) {
 		second, err := load(t, []byte(first.Print()))
 		require.NoError(t, err, "%s", first.Print())
 		require.Equal(t, first.Policies, second.Policies)
-		require.Equal(t, []any{first.ID, first.Data, first.Listen, first.Join, first.Redis, first.Users}, []any{second.ID, second.Data, second.Listen, second.Join, second.Redis, second.Users})
+		require.Equal(t, []any{first.ID, first.Data, first.Listen, first.Join, first.Redis, first.Users},
+			[]any{second.ID, second.Data, second.Listen, second.Join, second.Redis, second.Users})
 	})
 }

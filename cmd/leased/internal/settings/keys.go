@@ -2,124 +2,199 @@ package settings
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // key is one setting.
 type key struct {
 	name, fallback, usage string
-	flag                  bool // true or false
-	// set parses a value into s. It returns the rule that the value breaks, or "".
-	set  func(s *Settings, value string) (rule string)
-	list bool // several values, separated by commas
-	// number is true for a value that is a number.
-	number bool
+	kind                  kind
+	// set parses a value into the field of the setting. It returns the rule that the value breaks, or "".
+	set func(value string) (rule string)
 }
+
+// kind is how a value is written in a file.
+type kind int
+
+const (
+	quoted  kind = iota
+	literal      // a number
+	flag         // true or false
+	listed       // several values, separated by commas
+)
 
 // yaml formats a value as YAML.
 func (k key) yaml(value string) string {
-	switch {
-	case k.list && value == "":
-		return "[]"
-	case k.list:
-		var quoted []string
-		for _, part := range Split(value) {
-			quoted = append(quoted, strconv.Quote(part))
-		}
-		return "[" + strings.Join(quoted, ", ") + "]"
-	case k.flag, k.number:
+	switch k.kind {
+	case literal, flag:
 		return value
+	case listed:
+		var all []string
+		for _, part := range Split(value) {
+			all = append(all, strconv.Quote(part))
+		}
+		return "[" + strings.Join(all, ", ") + "]"
 	}
 	return strconv.Quote(value)
 }
 
-var keys = slices.Concat(memberKeys, redisKeys, limitKeys, logKeys)
-
-var memberKeys = []key{
-	text("id", "", "permanent name of this member (default: the host name)", func(s *Settings) *string { return &s.ID }),
-	text("data", "", "data folder of this member (required)", func(s *Settings) *string { return &s.Data }),
-	text("listen", "127.0.0.1:7420", "listen address of the API", func(s *Settings) *string { return &s.Listen }),
-	text("advertise", "", "API address that clients and members use (default: listen)", func(s *Settings) *string { return &s.Advertise }),
-	text("raft-listen", "127.0.0.1:7421", "listen address of Raft", func(s *Settings) *string { return &s.RaftListen }),
-	text("raft-advertise", "", "Raft address that the other members use (default: raft-listen)", func(s *Settings) *string { return &s.RaftAdvertise }),
-	text("probe-listen", "", "listen address that serves only /livez, /readyz and /metrics, without TLS and users (default: none)", func(s *Settings) *string { return &s.ProbeListen }),
-	text("tls-cert", "", "PEM file with the certificate of this member, which names it (leased certs), for the API and Raft", func(s *Settings) *string { return &s.TLSCert }),
-	text("tls-key", "", "PEM file with the key of the certificate", func(s *Settings) *string { return &s.TLSKey }),
-	text("tls-ca", "", "PEM file with the CA of the members' certificates", func(s *Settings) *string { return &s.TLSCA }),
-	boolean("tls-clients", "require a certificate signed by tls-ca from clients of the API", func(s *Settings) *bool { return &s.TLSClients }),
-	text("users", "", "file with the users that may call the API, see leased user (default: everyone who can connect)", func(s *Settings) *string { return &s.Users }),
-	text("secret-file", "", "file with the secret that this member presents to the others", func(s *Settings) *string { return &s.SecretFile }),
-	text("signing-key-file", "", "PEM file with the key that signs tokens, see leased keys (default: tokens cannot be signed)", func(s *Settings) *string { return &s.SigningKeyFile }),
-	duration("signature-ttl", server.DefaultSignatureTTL, time.Minute, "how long gates accept a signed token",
-		func(s *Settings) *time.Duration { return &s.SignatureTTL }),
-	{name: "bootstrap-expect", fallback: "0", number: true, usage: "number of members that form a new cluster; join lists all of them",
-		set: func(s *Settings, v string) (rule string) { s.BootstrapExpect, rule = number(v, 0, 9); return }},
-	list("join", "", "API addresses of the members, HOST:PORT, separated by commas", func(s *Settings) *[]string { return &s.Join }),
-	duration("heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond, "time without a heartbeat after which a follower starts an election",
-		func(s *Settings) *time.Duration { return &s.Heartbeat }),
-	{name: "log-store", fallback: string(raftstore.DefaultLogStore), usage: "store of the Raft log: wal or bolt; fixed for a data folder",
-		set: func(s *Settings, v string) string {
-			var err error
-			if s.LogStore, err = logstore.ParseKind(v); err != nil {
-				return "must be wal or bolt"
-			}
-			return ""
-		}},
+// keys returns all settings, which set the fields of s.
+func (s *Settings) keys() []key {
+	return slices.Concat(s.memberKeys(), s.redisKeys(), s.limitKeys(), s.logKeys())
 }
 
-var logKeys = []key{
-	{name: "log-level", fallback: "info", usage: "log level: debug, info, warn or error",
-		set: func(s *Settings, v string) string {
-			if s.LogLevel.UnmarshalText([]byte(v)) != nil {
-				return "must be debug, info, warn or error"
-			}
-			return ""
-		}},
-	{name: "log-format", fallback: "text", usage: "log format: text or json",
-		set: func(s *Settings, v string) string {
-			s.LogFormat = v
-			if v != "text" && v != "json" {
-				return "must be text or json"
-			}
-			return ""
-		}},
-	text("trace-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) that receives traces, such as http://127.0.0.1:4318 (default: none)",
-		func(s *Settings) *string { return &s.TraceEndpoint }),
-	{name: "trace-sample", fallback: "1", number: true, usage: "fraction of the calls without a traceparent that are traced, from 0 to 1",
-		set: func(s *Settings, v string) string {
-			var err error
-			if s.TraceSample, err = strconv.ParseFloat(v, 64); err != nil || !(s.TraceSample >= 0 && s.TraceSample <= 1) {
-				return "must be a number from 0 to 1"
-			}
-			return ""
-		}},
-	text("pprof-listen", "", "loopback address that serves Go profiles, such as 127.0.0.1:6060 (default: none)", func(s *Settings) *string { return &s.PprofListen }),
-	text("audit-file", "", "file for the audit log, as lines of JSON; - is the standard output (default: none)", func(s *Settings) *string { return &s.AuditFile }),
+func (s *Settings) memberKeys() []key {
+	return []key{
+		text(&s.ID, "id", "", "permanent name of this member (default: the host name)"),
+		text(&s.Data, "data", "", "data folder of this member (required)"),
+		text(&s.Listen, "listen", "127.0.0.1:7420", "listen address of the API"),
+		text(&s.Advertise, "advertise", "", "API address that clients and members use (default: listen)"),
+		text(&s.RaftListen, "raft-listen", "127.0.0.1:7421", "listen address of Raft"),
+		text(&s.RaftAdvertise, "raft-advertise", "", "Raft address that the other members use (default: raft-listen)"),
+		text(&s.ProbeListen, "probe-listen", "",
+			"listen address that serves only /livez, /readyz and /metrics, without TLS and users (default: none)"),
+		text(&s.TLSCert, "tls-cert", "",
+			"PEM file with the certificate of this member, which names it (leased certs), for the API and Raft"),
+		text(&s.TLSKey, "tls-key", "", "PEM file with the key of the certificate"),
+		text(&s.TLSCA, "tls-ca", "", "PEM file with the CA of the members' certificates"),
+		boolean(&s.TLSClients, "tls-clients", "require a certificate signed by tls-ca from clients of the API"),
+		text(&s.Users, "users", "",
+			"file with the users that may call the API, see leased user (default: everyone who can connect)"),
+		text(&s.SecretFile, "secret-file", "", "file with the secret that this member presents to the others"),
+		text(&s.SigningKeyFile, "signing-key-file", "",
+			"PEM file with the key that signs tokens, see leased keys (default: tokens cannot be signed)"),
+		duration(&s.SignatureTTL, "signature-ttl", server.DefaultSignatureTTL, time.Minute,
+			"how long gates accept a signed token"),
+		number(&s.BootstrapExpect, "bootstrap-expect", 0, 0, 9,
+			"number of members that form a new cluster; join lists all of them"),
+		list(&s.Join, "join", "API addresses of the members, HOST:PORT, separated by commas"),
+		duration(&s.Heartbeat, "heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond,
+			"time without a heartbeat after which a follower starts an election"),
+		duration(&s.DiskTimeout, "disk-timeout", raftstore.DefaultStoreDeadline, 10*time.Millisecond,
+			"time after which a member whose disk does not answer stops, so that another can lead"),
+		parsed(&s.LogStore, "log-store", string(raftstore.DefaultLogStore), quoted,
+			"store of the Raft log: wal or bolt; fixed for a data folder", "must be wal or bolt", logstore.ParseKind),
+	}
 }
 
-func text(name, fallback, usage string, field func(*Settings) *string) key {
-	return key{name: name, fallback: fallback, usage: usage, set: func(s *Settings, v string) string {
-		*field(s) = v
+func (s *Settings) redisKeys() []key {
+	n := &s.RedisNodes
+	return []key{
+		list(&s.Redis, "redis", "first Redis nodes of efficiency mode: an odd number of masters, HOST:PORT, "+
+			"separated by commas; to change them later, use leased redis fleet set"),
+		text(&s.RedisNamespace, "redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis"),
+		duration(&s.RedisMaxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL,
+			"longest TTL in efficiency mode"),
+		duration(&s.RedisTimeout, "redis-timeout", redlockadapter.DefaultNodeTimeout, time.Millisecond,
+			"time after which a Redis node that does not answer counts as unreachable"),
+		text(&n.User, "redis-user", "", "ACL user on the Redis nodes (default: the default user of Redis)"),
+		text(&n.PasswordFile, "redis-password-file", "",
+			"file with the password of the Redis nodes; or give the password in "+PasswordVariable),
+		boolean(&n.TLS, "redis-tls", "encrypt the connections to the Redis nodes"),
+		text(&n.CA, "redis-tls-ca", "",
+			"PEM file with the CA of the Redis nodes' certificates (default: the CAs of the system)"),
+		text(&n.Cert, "redis-tls-cert", "",
+			"PEM file with this member's certificate for Redis, if the nodes require one"),
+		text(&n.Key, "redis-tls-key", "", "PEM file with the key of redis-tls-cert"),
+		boolean(&n.Insecure, "redis-insecure", "allow sending the password unencrypted to another host"),
+	}
+}
+
+func (s *Settings) limitKeys() (all []key) {
+	l := &s.Limits
+	for _, f := range limits.Fields {
+		all = append(all, number(f.Of(l), f.Name, f.Default, f.Least, f.Most, f.Usage))
+	}
+	return append(all,
+		duration(&l.TTLMin, limits.TTLMinName, lease.MinTTL, lease.MinTTL, "shortest TTL of a session or lease"),
+		duration(&l.TTLMax, limits.TTLMaxName, lease.MaxTTL, lease.MinTTL, "longest TTL of a session or lease"),
+		duration(&l.SendTimeout, limits.SendTimeoutName, limits.DefaultSendTimeout, time.Second,
+			"time for which a client may leave a message of a stream unread"),
+		duration(&l.BodyTimeout, limits.BodyTimeoutName, limits.DefaultBodyTimeout, time.Second,
+			"time until the body of an HTTP call must have arrived"),
+		duration(&l.IdleTimeout, limits.IdleTimeoutName, limits.DefaultIdleTimeout, time.Second,
+			"time after which a connection without calls is closed"))
+}
+
+func (s *Settings) logKeys() []key {
+	return []key{
+		parsed(&s.LogLevel, "log-level", "info", quoted, "log level: debug, info, warn or error",
+			"must be debug, info, warn or error", func(v string) (level slog.Level, err error) {
+				return level, level.UnmarshalText([]byte(v))
+			}),
+		parsed(&s.LogFormat, "log-format", "text", quoted, "log format: text or json", "must be text or json",
+			func(v string) (string, error) {
+				if v != "text" && v != "json" {
+					return "", ErrInvalid
+				}
+				return v, nil
+			}),
+		text(&s.TraceEndpoint, "trace-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) that receives "+
+			"traces, such as http://127.0.0.1:4318 (default: none)"),
+		parsed(&s.TraceSample, "trace-sample", "1", literal,
+			"fraction of the calls without a traceparent that are traced, from 0 to 1", "must be a number from 0 to 1",
+			func(v string) (float64, error) {
+				sample, err := strconv.ParseFloat(v, 64)
+				if err == nil && !(sample >= 0 && sample <= 1) {
+					err = ErrInvalid
+				}
+				return sample, err
+			}),
+		text(&s.PprofListen, "pprof-listen", "",
+			"loopback address that serves Go profiles, such as 127.0.0.1:6060 (default: none)"),
+		text(&s.AuditFile, "audit-file", "",
+			"file for the audit log, as lines of JSON; - is the standard output (default: none)"),
+	}
+}
+
+// parsed returns a setting whose values break a rule if parse returns an error.
+func parsed[T any](to *T, name, fallback string, kind kind, usage, rule string, parse func(string) (T, error)) key {
+	return key{name: name, fallback: fallback, usage: usage, kind: kind, set: func(v string) string {
+		value, err := parse(v)
+		if err != nil {
+			return rule
+		}
+		*to = value
 		return ""
 	}}
 }
 
-func list(name, fallback, usage string, field func(*Settings) *[]string) key {
-	return key{name: name, fallback: fallback, usage: usage, list: true, set: func(s *Settings, v string) string {
-		*field(s) = Split(v)
-		return ""
-	}}
+func text(to *string, name, fallback, usage string) key {
+	return parsed(to, name, fallback, quoted, usage, "", func(v string) (string, error) { return v, nil })
 }
 
-func duration(name string, fallback, least time.Duration, usage string, field func(*Settings) *time.Duration) key {
-	return key{name: name, fallback: fallback.String(), usage: usage, set: func(s *Settings, v string) string {
+func list(to *[]string, name, usage string) key {
+	return parsed(to, name, "", listed, usage, "", func(v string) ([]string, error) { return Split(v), nil })
+}
+
+func boolean(to *bool, name, usage string) key {
+	return parsed(to, name, "false", flag, usage, "must be true or false", strconv.ParseBool)
+}
+
+func number(to *int, name string, fallback, least, most int, usage string) key {
+	rule := fmt.Sprintf("must be a number from %d to %d", least, most)
+	return parsed(to, name, strconv.Itoa(fallback), literal, usage, rule, func(v string) (int, error) {
+		n, err := strconv.Atoi(v)
+		if err == nil && (n < least || n > most) {
+			err = ErrInvalid
+		}
+		return n, err
+	})
+}
+
+func duration(to *time.Duration, name string, fallback, least time.Duration, usage string) key {
+	return key{name: name, fallback: fallback.String(), usage: usage, set: func(v string) string {
 		d, err := time.ParseDuration(v)
 		if err != nil {
 			return "must be a duration such as 500ms or 10s"
@@ -127,28 +202,9 @@ func duration(name string, fallback, least time.Duration, usage string, field fu
 		if d < least {
 			return fmt.Sprintf("must be at least %v", least)
 		}
-		*field(s) = d
+		*to = d
 		return ""
 	}}
-}
-
-func boolean(name, usage string, field func(*Settings) *bool) key {
-	return key{name: name, fallback: "false", flag: true, usage: usage, set: func(s *Settings, v string) string {
-		on, err := strconv.ParseBool(v)
-		if err != nil {
-			return "must be true or false"
-		}
-		*field(s) = on
-		return ""
-	}}
-}
-
-func number(v string, least, most int) (int, string) {
-	n, err := strconv.Atoi(v)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Sprintf("must be a number from %d to %d", least, most)
-	}
-	return n, ""
 }
 
 // Split returns the parts of a list that commas separate, without empty ones.

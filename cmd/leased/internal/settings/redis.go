@@ -4,32 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/redlockadapter"
 )
-
-var redisKeys = []key{
-	list("redis", "", "first Redis nodes of efficiency mode: an odd number of masters, HOST:PORT, separated by commas; "+
-		"to change them later, use leased redis fleet set", func(s *Settings) *[]string { return &s.Redis }),
-	text("redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis", func(s *Settings) *string { return &s.RedisNamespace }),
-	duration("redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL, "longest TTL in efficiency mode",
-		func(s *Settings) *time.Duration { return &s.RedisMaxTTL }),
-	text("redis-user", "", "ACL user on the Redis nodes (default: the default user of Redis)", func(s *Settings) *string { return &s.RedisNodes.User }),
-	text("redis-password-file", "", "file with the password of the Redis nodes; or give the password in "+redisaccess.PasswordVariable,
-		func(s *Settings) *string { return &s.RedisNodes.PasswordFile }),
-	boolean("redis-tls", "encrypt the connections to the Redis nodes", func(s *Settings) *bool { return &s.RedisNodes.TLS }),
-	text("redis-tls-ca", "", "PEM file with the CA of the Redis nodes' certificates (default: the CAs of the system)",
-		func(s *Settings) *string { return &s.RedisNodes.CA }),
-	text("redis-tls-cert", "", "PEM file with this member's certificate for Redis, if the nodes require one", func(s *Settings) *string { return &s.RedisNodes.Cert }),
-	text("redis-tls-key", "", "PEM file with the key of redis-tls-cert", func(s *Settings) *string { return &s.RedisNodes.Key }),
-	boolean("redis-insecure", "allow sending the password unencrypted to another host", func(s *Settings) *bool { return &s.RedisNodes.Insecure }),
-}
 
 // Fleet returns the first Redis nodes of the service.
 func (s *Settings) Fleet() engine.Fleet {
@@ -49,13 +29,14 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 			return &Error{Key: "redis-nodes", Value: address, Source: sourceOf(path, fields), Rule: rule}
 		}
 		s.sources["redis-nodes: "+address] = sourceOf(path, fields)
-		return eachField(path, "redis-nodes: "+address, fields, strings.Join(redisaccess.Fields, ", "), func(name string, value *yaml.Node) error {
+		key, options := "redis-nodes: "+address, strings.Join(RedisFields, ", ")
+		return eachField(path, key, fields, options, func(name string, value *yaml.Node) error {
 			rule := "must be a single value"
 			if value.Kind == yaml.ScalarNode {
 				rule = s.RedisNodes.Except(address, name, value.Value)
 			}
 			if rule != "" {
-				return &Error{Key: "redis-nodes: " + address + ": " + name, Value: describe(value), Source: sourceOf(path, value), Rule: rule}
+				return broken(path, key+": "+name, value, rule)
 			}
 			return nil
 		})
@@ -63,7 +44,7 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 }
 
 // printRedisNodes returns redis-nodes in the form of the file.
-func printRedisNodes(nodes *redisaccess.Nodes) string {
+func printRedisNodes(nodes *RedisNodes) string {
 	addresses := nodes.Exceptions()
 	if len(addresses) == 0 {
 		return "redis-nodes: {}\n"
@@ -72,7 +53,7 @@ func printRedisNodes(nodes *redisaccess.Nodes) string {
 	b.WriteString("redis-nodes:\n")
 	for _, address := range addresses {
 		fmt.Fprintf(&b, "  %q:\n", address)
-		for _, field := range redisaccess.Fields {
+		for _, field := range RedisFields {
 			if value, given := nodes.Exception(address)[field]; given {
 				fmt.Fprintf(&b, "    %s: %q\n", field, value)
 			}
@@ -100,8 +81,7 @@ func (s *Settings) validateRedis() error {
 		if access.TLS || access.Insecure || access.Password == "" && access.PasswordFile == "" {
 			continue
 		}
-		var clear *redisaccess.ClearError
-		if err := redisaccess.CheckClear(address); errors.As(err, &clear) {
+		if clear, ok := errors.AsType[*ClearError](CheckClear(address)); ok {
 			return s.broken("redis", clear.Error())
 		}
 	}

@@ -10,10 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -30,7 +29,7 @@ type Settings struct {
 	SignatureTTL              time.Duration
 	BootstrapExpect           int
 	Join                      []string
-	Heartbeat                 time.Duration
+	Heartbeat, DiskTimeout    time.Duration
 	LogLevel                  slog.Level
 	LogFormat                 string
 	AuditFile                 string
@@ -45,7 +44,8 @@ type Settings struct {
 	Redis          []string
 	RedisNamespace string
 	RedisMaxTTL    time.Duration
-	RedisNodes     redisaccess.Nodes
+	RedisTimeout   time.Duration
+	RedisNodes     RedisNodes
 	// Limits bounds requests and users.
 	Limits limits.Limits
 	// Policies are those of a new cluster. Only the file can contain them.
@@ -60,8 +60,8 @@ const defaultSource = "default"
 
 // Flags adds a flag for every key.
 func Flags(flags *pflag.FlagSet) {
-	for _, k := range keys {
-		if k.flag {
+	for _, k := range new(Settings).keys() {
+		if k.kind == flag {
 			flags.Bool(k.name, k.fallback == "true", k.usage)
 		} else {
 			flags.String(k.name, k.fallback, k.usage)
@@ -72,8 +72,8 @@ func Flags(flags *pflag.FlagSet) {
 // Variables returns the environment variables of all keys, and that of the password of
 // the Redis nodes.
 func Variables() []string {
-	names := []string{redisaccess.PasswordVariable}
-	for _, k := range keys {
+	names := []string{PasswordVariable}
+	for _, k := range new(Settings).keys() {
 		names = append(names, Variable(k.name))
 	}
 	return names
@@ -90,6 +90,7 @@ func Variable(key string) string {
 // each of them is valid.
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
+	keys := s.keys()
 	for _, k := range keys {
 		s.give(k.name, k.fallback, defaultSource)
 	}
@@ -106,11 +107,11 @@ func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string
 		}
 	}
 	for _, k := range keys {
-		if rule := k.set(s, s.texts[k.name]); rule != "" {
+		if rule := k.set(s.texts[k.name]); rule != "" {
 			invalid = errors.Join(invalid, s.broken(k.name, rule))
 		}
 	}
-	s.RedisNodes.Password, _ = environ(redisaccess.PasswordVariable)
+	s.RedisNodes.Password, _ = environ(PasswordVariable)
 	if invalid == nil {
 		invalid = s.validate()
 	}
@@ -127,7 +128,7 @@ func (s *Settings) broken(key, rule string) error {
 // value in a comment. It does not show a secret that was given in a wrong place.
 func (s *Settings) Print() string {
 	var b strings.Builder
-	for _, k := range keys {
+	for _, k := range s.keys() {
 		fmt.Fprintf(&b, "%s: %s # %s\n", k.name, k.yaml(s.texts[k.name]), s.sources[k.name])
 	}
 	b.WriteString(printRedisNodes(&s.RedisNodes))

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/tracing"
-	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease"
 )
 
 // validate fills in defaults that depend on other settings, and reports the first
@@ -20,7 +22,7 @@ func (s *Settings) validate() error {
 		s.ID, _ = os.Hostname()
 		s.give("id", s.ID, "host name")
 	}
-	for _, k := range keys { // before any of them is printed
+	for _, k := range s.keys() { // before any of them is printed
 		if secret.In(s.texts[k.name]) {
 			return s.broken(k.name, "must not be a secret: write the secret to a file and give its path in secret-file")
 		}
@@ -37,7 +39,8 @@ func (s *Settings) validate() error {
 	case s.TLSClients && s.TLSCert == "":
 		return s.broken("tls-clients", "needs tls-cert and tls-ca")
 	case s.Users != "" && s.SecretFile == "" && len(s.Join) > 0:
-		return s.broken("secret-file", "is required with users ("+s.Users+") and join: this member must authenticate to the others; "+
+		return s.broken("secret-file", "is required with users ("+s.Users+") and join: this member must authenticate to "+
+			"the others; "+
 			"create a secret with `leased user add --member`")
 	case s.BootstrapExpect == 0 && len(s.Join) == 0:
 		return s.broken("bootstrap-expect", "must be 1 for a single member, or the number of members listed in join; "+
@@ -71,11 +74,12 @@ func (s *Settings) validateAddresses() error {
 			return s.broken(key, rule)
 		}
 		if s.TLSCert == "" && !loopback(host) {
-			return s.broken(key, "must be a loopback address without TLS: everyone who can connect could acquire and break leases; "+
+			return s.broken(key, "must be a loopback address without TLS: everyone who can connect could acquire and break "+
+				"leases; "+
 				"give tls-cert, tls-key and tls-ca")
 		}
 	}
-	if s.ProbeListen != "" { // it may have any address: it shows only whether this member is ready
+	if s.ProbeListen != "" { // it may have any address: it shows only the state and the metrics of this member
 		if _, rule := hostOf(s.ProbeListen); rule != "" {
 			return s.broken("probe-listen", rule)
 		}
@@ -111,7 +115,8 @@ func (s *Settings) validateDiagnostics() error {
 	if u, err := url.Parse(s.TraceEndpoint); err == nil && u.User != nil {
 		s.texts["trace-endpoint"] = u.Redacted()
 	}
-	return s.broken("trace-endpoint", "must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318, without a password: "+
+	return s.broken("trace-endpoint", "must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318, "+
+		"without a password: "+
 		"give it in OTEL_EXPORTER_OTLP_HEADERS")
 }
 
@@ -137,4 +142,26 @@ func loopback(host string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(ips, func(ip net.IP) bool { return !ip.IsLoopback() })
+}
+
+// validateLimits checks the relations between limits, and that clients can use the
+// TTLs of the policies.
+func (s *Settings) validateLimits() error {
+	switch {
+	case s.Limits.TTLMax > lease.MaxTTL:
+		return s.broken(limits.TTLMaxName, "must be at most "+lease.MaxTTL.String())
+	case s.Limits.TTLMin > s.Limits.TTLMax:
+		return s.broken(limits.TTLMinName, "must be at most "+limits.TTLMaxName+" ("+s.Limits.TTLMax.String()+")")
+	}
+	for _, p := range s.Policies {
+		switch ttl := p.Filled().TTL; {
+		case ttl > s.Limits.TTLMax:
+			return s.broken(limits.TTLMaxName,
+				"must be at least the ttl ("+ttl.String()+") of the policy for "+strconv.Quote(p.Prefix))
+		case ttl < s.Limits.TTLMin:
+			return s.broken(limits.TTLMinName,
+				"must be at most the ttl ("+ttl.String()+") of the policy for "+strconv.Quote(p.Prefix))
+		}
+	}
+	return nil
 }

@@ -181,7 +181,7 @@ func (s *supervisor) await(done <-chan struct{}) error {
 }
 
 // run checks the lease until the command has exited, and then kills the rest of its
-// group. The command is not reaped yet, so that the kernel cannot reuse its process
+// group. The command is not reaped yet, so the kernel cannot reuse its process
 // id, which is the id of the group.
 func (s *supervisor) run(cmd *exec.Cmd) {
 	exited := make(chan struct{})

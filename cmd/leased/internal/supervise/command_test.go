@@ -21,7 +21,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/memory"
+	"github.com/leased-project/leased/raftstore/memory"
 )
 
 const (
@@ -227,7 +227,8 @@ func (s *fixture) wait() supervise.Result {
 }
 
 func TestExitCodeIsPassedOn(t *testing.T) {
-	for script, code := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "kill -USR1 $$": 128 + int(syscall.SIGUSR1)} {
+	for script, code := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "kill -USR1 $$": 128 +
+		int(syscall.SIGUSR1)} {
 		s := newFixture(t, "sh", "-c", script)
 		s.start()
 		require.Equal(t, supervise.Result{Code: code}, s.wait(), script)
@@ -259,7 +260,8 @@ func TestCommandDiesBeforeLeaseExpires(t *testing.T) {
 
 // A command has time to clean up after SIGTERM.
 func TestCommandGetsSIGTERMFirst(t *testing.T) {
-	s := newFixtureWithTTL(t, shortTTL, "sh", "-c", `trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done`)
+	s := newFixtureWithTTL(t, 5*shortTTL, "sh", "-c", // on a busy machine the shell wakes up late
+		`trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done`)
 	s.start()
 	require.Equal(t, "ready", s.read())
 	s.cut.Store(true)
@@ -312,6 +314,7 @@ func TestNoCommandWithoutLease(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	require.ErrorContains(t, supervise.Check(time.Millisecond, 0), "ttl (1ms) must be at least 1s")
-	require.ErrorContains(t, supervise.Check(3*time.Second, 2*time.Second), "grace (2s) must be from 0 to a third of ttl (3s)")
+	require.ErrorContains(t, supervise.Check(3*time.Second, 2*time.Second), "grace (2s) must be from 0 to a third of "+
+		"ttl (3s)")
 	require.NoError(t, supervise.Check(longTTL, supervise.DefaultGrace(longTTL)))
 }

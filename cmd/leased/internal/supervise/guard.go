@@ -29,7 +29,7 @@ type guard struct {
 	gone  chan struct{} // closed when it has exited
 }
 
-// startGuard starts the guard in its own session, so that keys on the terminal do
+// startGuard starts the guard in its own session, so keys on the terminal do
 // not reach it.
 func startGuard(args []string) (*guard, error) {
 	if len(args) == 0 {

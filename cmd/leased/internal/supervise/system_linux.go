@@ -18,7 +18,7 @@ func attributes() *syscall.SysProcAttr {
 // setting of attributes when another thread of the process calls exec.
 func endWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
 
-// adoptOrphans makes this process the parent of orphans, so that it can wait for
+// adoptOrphans makes this process the parent of orphans, so it can wait for
 // them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 

@@ -26,7 +26,7 @@ var sequences = map[string]Key{
 }
 
 // decode returns the keys of one read. Terminals send the sequence of a key in one
-// piece, so that an escape character at the end is the key itself.
+// piece, so an escape character at the end is the key itself.
 func decode(input []byte) (keys []Key) {
 	for len(input) > 0 {
 		if input[0] == 0x1b {

@@ -14,7 +14,7 @@ type Column struct {
 	Title string
 	// Min is the width to which the column may shrink, 0 if it may not.
 	Min int
-	// Right aligns numbers; Middle cuts a text in its middle, so that both ends of a
+	// Right aligns numbers; Middle cuts a text in its middle, so both ends of a
 	// path stay visible.
 	Right, Middle bool
 	// Grow lets the column take the space that is left, up to maxGrow.

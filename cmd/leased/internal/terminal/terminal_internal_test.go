@@ -55,7 +55,8 @@ func TestFit(t *testing.T) {
 	require.Empty(t, Fit("deploy", 0, false))
 }
 
-var testColumns = []Column{{Title: "LOCK", Min: 8, Grow: true, Middle: true}, {Title: "HOLDER", Min: 6}, {Title: "HELD", Right: true}, {Title: "NEXT", Min: 4, Drop: 1}}
+var testColumns = []Column{{Title: "LOCK", Min: 8, Grow: true, Middle: true}, {Title: "HOLDER", Min: 6},
+	{Title: "HELD", Right: true}, {Title: "NEXT", Min: 4, Drop: 1}}
 
 func TestTable(t *testing.T) {
 	t.Parallel()
@@ -96,6 +97,8 @@ func TestDecode(t *testing.T) {
 func TestFrame(t *testing.T) {
 	t.Parallel()
 	lines := []Line{{"title", Bold}, {"a long line", Alert}, {"head", Inverse}, {"not visible", Plain}}
-	require.Equal(t, "\x1b[H\x1b[1mtitle\x1b[m\x1b[K\r\n\x1b[1;31ma lon…\x1b[m\x1b[K\r\n\x1b[7mhead  \x1b[m\x1b[K\x1b[J", frame(lines, 6, 3, true))
-	require.Equal(t, "\x1b[Htitle\x1b[K\r\na lon…\x1b[K\r\n\x1b[7mhead  \x1b[m\x1b[K\x1b[J", frame(lines, 6, 3, false), "no colors")
+	require.Equal(t, "\x1b[H\x1b[1mtitle\x1b[m\x1b[K\r\n\x1b[1;31ma lon…\x1b[m\x1b[K\r\n\x1b[7mhead  \x1b[m\x1b[K\x1b[J",
+		frame(lines, 6, 3, true))
+	require.Equal(t, "\x1b[Htitle\x1b[K\r\na lon…\x1b[K\r\n\x1b[7mhead  \x1b[m\x1b[K\x1b[J", frame(lines, 6, 3, false),
+		"no colors")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // FuzzFile checks that a file of users is read as a whole or refused, that users have
@@ -20,8 +20,10 @@ func FuzzFile(f *testing.F) {
 	require.NoError(f, err)
 	good, err := os.ReadFile(path)
 	require.NoError(f, err)
-	for _, text := range []string{"", "[]", "{}", string(good), string(good) + string(good), string(good) + "---\n" + string(good), "- name: a\n  hashes: [hunter2]\n",
-		"- name: a\n  password: " + secret.New() + "\n", secret.New(), "- &a [*a]\n", "- {name: a, hashes: 1, name: b}\n", "\t", "- !!binary x\n"} {
+	for _, text := range []string{"", "[]", "{}", string(good), string(good) + string(good), string(good) + "---\n" +
+		string(good), "- name: a\n  hashes: [hunter2]\n",
+		"- name: a\n  password: " + secret.New() + "\n", secret.New(), "- &a [*a]\n", "- {name: a, hashes: 1, name: b}\n",
+		"\t", "- !!binary x\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -11,7 +11,7 @@ import (
 )
 
 // keepOwner copies the owner, the group and the group's read permission of the old
-// file, so that the service can still read a file that root has changed.
+// file, so the service can still read a file that root has changed.
 func keepOwner(old string, file *os.File) error {
 	info, err := os.Stat(old)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // hashPrefix names the hash function.
@@ -26,9 +26,12 @@ const hashPrefix = "sha256:"
 const secretPrefix = "leased_"
 
 const (
-	nameRule        = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not start with " + secretPrefix + ", the prefix of secrets"
-	certificateRule = "must be the subject common name of a client certificate, 1 to 64 printable characters, for a user that is no member account"
-	hashRule        = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; passwords and other hashes are not accepted"
+	nameRule = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not " +
+		"start with " + secretPrefix + ", the prefix of secrets"
+	certificateRule = "must be the subject common name of a client certificate, 1 to 64 printable characters, for a " +
+		"user that is no member account"
+	hashRule = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; " +
+		"passwords and other hashes are not accepted"
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -68,7 +71,7 @@ func Read(path string) ([]auth.User, error) {
 		return nil, err
 	}
 	if list.Kind != yaml.SequenceNode { // it may be a file with a secret
-		return nil, &settings.Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hashes"}
+		return nil, invalid(path, list, "users", kindOf(list), "must be a list of users, each with name and hashes")
 	}
 	var users []auth.User
 	names, hashes, certificates := map[string]bool{}, map[secret.Hash]string{}, map[string]string{}
@@ -78,17 +81,17 @@ func Read(path string) ([]auth.User, error) {
 			return nil, err
 		}
 		if names[user.Name] {
-			return nil, &settings.Error{Key: "name", Value: user.Name, Source: at(path, node), Rule: "is given twice in this file"}
+			return nil, invalid(path, node, "name", user.Name, "is given twice in this file")
 		}
 		if other, twice := certificates[user.Certificate]; twice && user.Certificate != "" {
-			return nil, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, node),
-				Rule: "must differ from the certificate of " + other + ": a certificate identifies one user"}
+			return nil, invalid(path, node, "certificate", "of "+user.Name, "must differ from the certificate of "+other+
+				": a certificate identifies one user")
 		}
 		certificates[user.Certificate] = user.Name
 		for _, hash := range user.Hashes {
 			if other, twice := hashes[hash]; twice {
-				return nil, &settings.Error{Key: "hashes", Value: "of " + user.Name, Source: at(path, node),
-					Rule: "must differ from the hashes of " + other + ": a secret identifies one user, and is listed once"}
+				return nil, invalid(path, node, "hashes", "of "+user.Name, "must differ from the hashes of "+other+
+					": a secret identifies one user, and is listed once")
 			}
 			hashes[hash] = user.Name
 		}
@@ -116,7 +119,8 @@ func readDocument(path string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%w: %s: %s", settings.ErrInvalid, path, secret.Hide(err.Error()))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
-		return nil, &settings.Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be a single list; remove the --- line and what follows it"}
+		return nil, &settings.Error{Key: "users", Value: "more than one document", Source: path,
+			Rule: "must be a single list; remove the --- line and what follows it"}
 	}
 	return document.Content[0], nil
 }
@@ -133,18 +137,16 @@ var listRules = map[string]string{
 // readUser reads and validates one user.
 func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if entry.Kind != yaml.MappingNode {
-		return user, &settings.Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hashes for each user"}
+		return user, invalid(path, entry, "users", kindOf(entry), "must be a map with name and hashes for each user")
 	}
 	values := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
 		key, value := entry.Content[i].Value, entry.Content[i+1]
-		broken := func(rule string) error {
-			return &settings.Error{Key: key, Value: kindOf(value), Source: at(path, value), Rule: rule}
-		}
+		broken := func(rule string) error { return invalid(path, value, key, kindOf(value), rule) }
 		switch {
 		case !slices.Contains(fields, key): // the value may be a password
-			return user, &settings.Error{Key: shown(key), Value: "not shown", Source: at(path, value),
-				Rule: "is not a field of a user; the fields are " + strings.Join(fields, ", ")}
+			return user, invalid(path, value, shown(key), "not shown", "is not a field of a user; the fields are "+
+				strings.Join(fields, ", "))
 		case values[key] != nil:
 			return user, broken("is given twice")
 		case listRules[key] != "" && value.Kind != yaml.SequenceNode:
@@ -162,27 +164,28 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	}
 	user.Name, user.Certificate = text("name"), text("certificate")
 	if CheckName(user.Name) != nil {
-		return user, &settings.Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
+		return user, invalid(path, entry, "name", shown(user.Name), nameRule)
 	}
 	switch text("member") {
 	case "true":
 		user.Member = true
 	case "", "false":
 	default:
-		return user, &settings.Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
+		return user, invalid(path, entry, "member", "of "+user.Name+", not shown", "must be true or false")
 	}
 	if user.Rules, err = readRules(path, values["allow"]); err != nil {
 		return user, err
 	}
 	if values["certificate"] != nil && CheckCertificate(user.Certificate, user.Member) != nil {
-		return user, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, entry), Rule: certificateRule}
+		return user, invalid(path, entry, "certificate", "of "+user.Name, certificateRule)
 	}
 	if user.Hashes, err = readHashes(path, user.Name, values["hashes"]); err != nil {
 		return user, err
 	}
 	if len(user.Hashes) == 0 && user.Certificate == "" {
-		return user, &settings.Error{Key: "hashes", Value: "of " + user.Name + ", empty", Source: at(path, entry),
-			Rule: "must have an entry, unless the user has a certificate; `leased user secret add` makes a secret and adds its hash"}
+		return user, invalid(path, entry, "hashes", "of "+user.Name+", empty",
+			"must have an entry, unless the user has a certificate; `leased user secret add` makes a secret and adds "+
+				"its hash")
 	}
 	return user, nil
 }
@@ -197,7 +200,7 @@ func readHashes(path, name string, list *yaml.Node) (hashes []secret.Hash, err e
 		digits, ok := strings.CutPrefix(node.Value, hashPrefix)
 		raw, err := hex.DecodeString(digits)
 		if !ok || err != nil || len(raw) != len(secret.Hash{}) {
-			return nil, &settings.Error{Key: "hashes", Value: "of " + name + ", not shown", Source: at(path, node), Rule: hashRule}
+			return nil, invalid(path, node, "hashes", "of "+name+", not shown", hashRule)
 		}
 		hashes = append(hashes, secret.Hash(raw))
 	}
@@ -211,21 +214,24 @@ func readRules(path string, list *yaml.Node) (rules auth.Rules, err error) {
 	}
 	for _, node := range list.Content {
 		if node.Kind != yaml.ScalarNode {
-			return nil, &settings.Error{Key: "allow", Value: kindOf(node), Source: at(path, node), Rule: listRules["allow"]}
+			return nil, invalid(path, node, "allow", kindOf(node), listRules["allow"])
 		}
 		rule, err := auth.ParseRule(node.Value)
 		switch {
 		case err != nil && strings.HasPrefix(node.Value, secretPrefix):
-			return nil, &settings.Error{Key: "allow", Value: shown(node.Value), Source: at(path, node), Rule: "must be a rule, such as acquire:jobs/*"}
+			return nil, invalid(path, node, "allow", shown(node.Value), "must be a rule, such as acquire:jobs/*")
 		case err != nil:
-			return nil, &settings.Error{Key: "allow", Value: shown(node.Value), Source: at(path, node), Rule: err.Error()}
+			return nil, invalid(path, node, "allow", shown(node.Value), err.Error())
 		}
 		rules = append(rules, rule)
 	}
 	return rules, nil
 }
 
-func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
+// invalid returns the error of a value in the file.
+func invalid(path string, node *yaml.Node, key, value, rule string) error {
+	return &settings.Error{Key: key, Value: value, Source: fmt.Sprintf("%s:%d", path, node.Line), Rule: rule}
+}
 
 // kindOf describes a node for an error without its value, which may be a secret.
 func kindOf(node *yaml.Node) string {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 func TestAddAndRemove(t *testing.T) {
@@ -61,7 +61,8 @@ func TestAddAndRemove(t *testing.T) {
 // be added and removed.
 func TestRulesInFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	rules := auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: `a "quoted": name`}, {Right: auth.Cluster}}
+	rules := auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: `a "quoted": name`},
+		{Right: auth.Cluster}}
 	text, err := userfile.Add(path, auth.User{Name: "alice", Rules: rules})
 	require.NoError(t, err)
 	none, err := userfile.Add(path, auth.User{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()})
@@ -71,7 +72,8 @@ func TestRulesInFile(t *testing.T) {
 	require.NoError(t, err)
 	users, err := userfile.Read(path)
 	require.NoError(t, err)
-	require.Equal(t, []auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: rules}, {Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
+	require.Equal(t, []auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: rules},
+		{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
 		{Name: "members", Hashes: []secret.Hash{secret.HashOf(member)}, Member: true}}, users)
 
 	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "bob.example.org"})
@@ -114,7 +116,8 @@ func TestSecretsOfUser(t *testing.T) {
 	}
 	require.NoError(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(first))))
 	require.Equal(t, []secret.Hash{secret.HashOf(second)}, hashes(alice))
-	require.ErrorContains(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(second))), "is the only secret of alice")
+	require.ErrorContains(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(second))),
+		"is the only secret of alice")
 
 	text, err := userfile.AddSecret(path, "bob")
 	require.NoError(t, err, "a user may have a certificate and a secret")
@@ -129,9 +132,12 @@ func TestSecretsOfUser(t *testing.T) {
 // the content, or as a name, key or value in the file.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	text := secret.New()
-	for _, file := range []string{text + "\n", "- " + text + "\n", text + ": x\n", "- {" + text + ": x}\n", "- {name: " + text + "}\n",
-		"- {name: " + text[:50] + ", hashes: [x]}\n", "- {name: a, hashes: [" + text + "]}\n", "- {name: a, member: " + text + "}\n",
-		"- {name: [" + text + "]}\n", "- *" + text + "\n", "- {name: a, name: " + text + "}\n", "'" + text + "\n", "- \" " + text + "\"\n"} {
+	for _, file := range []string{text + "\n", "- " + text + "\n", text + ": x\n", "- {" + text + ": x}\n", "- {name: " +
+		text + "}\n",
+		"- {name: " + text[:50] + ", hashes: [x]}\n", "- {name: a, hashes: [" + text + "]}\n", "- {name: a, member: " + text +
+			"}\n",
+		"- {name: [" + text + "]}\n", "- *" + text + "\n", "- {name: a, name: " + text + "}\n", "'" + text + "\n", "- \" " +
+			text + "\"\n"} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 		_, err := userfile.Read(path)
@@ -154,7 +160,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// A second document and an emptied file are errors, so that no user is lost
+// A second document and an emptied file are errors, so no user is lost
 // silently.
 func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
@@ -202,23 +208,25 @@ func TestInvalidFiles(t *testing.T) {
 		"- hunter2\n":                          "must be a map with name and hashes",
 		"- name: alice\n":                      "hashes (of alice, empty, from ",
 		"- {name: alice, hashes: [hunter2]}\n": "hashes (of alice, not shown, from ",
-		"- {name: alice, hashes: [\"sha256:hunter2\"]}\n":                                    "must be sha256: and 64 hexadecimal digits",
-		"- {name: alice, hashes: [\"md5:" + hash[7:] + "\"]}":                                "passwords and other hashes are not accepted",
+		"- {name: alice, hashes: [\"sha256:hunter2\"]}\n": "must be sha256: and 64 hexadecimal digits",
+		"- {name: alice, hashes: [\"md5:" + hash[7:] + "\"]}": "passwords and other hashes " +
+			"are not accepted",
 		"- {name: alice, secret: hunter2}\n":                                                 "secret (not shown, from ",
 		"- {hashes: [\"" + hash + "\"]}\n":                                                   "name (empty, from ",
 		"- {name: \"a b\", hashes: [\"" + hash + "\"]}\n":                                    "name (a b, from ",
 		"- {name: a, hashes: [\"" + hash + "\"]}\n- {name: a, hashes: [\"" + hash + "\"]}\n": ":2) is given twice",
-		"- {name: a, hashes: [\"" + hash + "\"]}\n- {name: b, hashes: [\"" + hash + "\"]}\n": "must differ from the hashes of a",
-		"- {name: a, hashes: [\"" + hash + "\", \"" + hash + "\"]}\n":                        "is listed once",
-		"- {name: a, certificate: x, member: true}\n":                                        "that is no member account",
-		"- {name: a, certificate: x}\n- {name: b, certificate: x}":                           "must differ from the certificate of a",
-		"- {name: a, certificate: \"\"}\n":                                                   "1 to 64 printable characters",
-		"- {name: a, hashes: [\"" + hash + "\"], allow: \"read:*\"}":                         "must be a list of rules",
-		"- {name: a, hashes: [\"" + hash + "\"], allow: [[]]}":                               "must be a list of rules",
-		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"write:*\"]}":                      "there is no right \"write\"",
-		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"leased_hunter2\"]}":               "not shown",
-		"- {name: a, hashes: x}\n":                                                           "must be a list of hashes",
-		"- {name: a\n":                                                                       "users.yaml",
+		"- {name: a, hashes: [\"" + hash + "\"]}\n- {name: b, hashes: [\"" + hash +
+			"\"]}\n": "must differ from the hashes of a",
+		"- {name: a, hashes: [\"" + hash + "\", \"" + hash + "\"]}\n":          "is listed once",
+		"- {name: a, certificate: x, member: true}\n":                          "that is no member account",
+		"- {name: a, certificate: x}\n- {name: b, certificate: x}":             "must differ from the certificate of a",
+		"- {name: a, certificate: \"\"}\n":                                     "1 to 64 printable characters",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: \"read:*\"}":           "must be a list of rules",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [[]]}":                 "must be a list of rules",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"write:*\"]}":        "there is no right \"write\"",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"leased_hunter2\"]}": "not shown",
+		"- {name: a, hashes: x}\n":                                             "must be a list of hashes",
+		"- {name: a\n":                                                         "users.yaml",
 	} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))

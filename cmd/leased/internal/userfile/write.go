@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // unknownUser is the rule for the name of a user that must exist.
@@ -40,9 +40,11 @@ func Add(path string, user auth.User) (text string, err error) {
 		for _, other := range users {
 			switch {
 			case other.Name == user.Name:
-				return nil, &settings.Error{Key: "name", Value: user.Name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
+				return nil, &settings.Error{Key: "name", Value: user.Name, Source: path,
+					Rule: "already exists; remove the user first, or choose another name"}
 			case other.Certificate == user.Certificate && user.Certificate != "":
-				return nil, &settings.Error{Key: "certificate", Value: user.Certificate, Source: path, Rule: "already identifies user " + other.Name}
+				return nil, &settings.Error{Key: "certificate", Value: user.Certificate, Source: path,
+					Rule: "already identifies user " + other.Name}
 			}
 		}
 		return append(users, user), nil
@@ -73,7 +75,8 @@ func Deny(path, name string, rules auth.Rules) error {
 			i := slices.Index(user.Rules, rule)
 			if i < 0 {
 				return &settings.Error{Key: "rule", Value: rule.String(), Source: path,
-					Rule: "is not a rule of " + name + "; `leased user list` shows its rules, and a rule can only be removed as a whole"}
+					Rule: "is not a rule of " + name +
+						"; `leased user list` shows its rules, and a rule can only be removed as a whole"}
 			}
 			user.Rules = slices.Delete(user.Rules, i, i+1)
 		}
@@ -108,7 +111,8 @@ func RemoveSecret(path, name, id string) error {
 		case len(left) == len(user.Hashes):
 			invalid.Rule = "is not the id of a secret of " + name + "; `leased user list` shows the ids"
 		case len(left) == 0 && user.Certificate == "":
-			invalid.Rule = "is the only secret of " + name + "; add another first with `leased user secret add`, or remove the user"
+			invalid.Rule = "is the only secret of " + name + "; add another first with `leased user secret add`, or remove " +
+				"the user"
 		default:
 			user.Hashes = left
 			return nil
@@ -139,7 +143,7 @@ func Remove(path, name string) error {
 	})
 }
 
-// target resolves symbolic links, so that a change keeps the link.
+// target resolves symbolic links, so a change keeps the link.
 func target(path string) (string, error) {
 	if err := secret.CheckPath(path); err != nil {
 		return "", fmt.Errorf("write users: %w", err)

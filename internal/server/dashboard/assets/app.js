@@ -57,7 +57,11 @@ function show(event) {
     setAttribute(link, "aria-current", current ? "page" : null);
   }
   if (!open) {
-    main.replaceChildren(el("p", { class: "empty" }, "There is no such page. ", el("a", { href: "#/" }, "Show the locks")));
+    document.title = "No such page · leased";
+    setText(part("connection"), "no such page");
+    part("connection").className = "pill warn";
+    main.replaceChildren(el("section", { class: "empty panel" }, el("h1", {}, "There is no such page"),
+      el("p", {}, "The dashboard has no page ", el("code", {}, location.hash), ". "), el("p", {}, el("a", { href: "#/" }, "Show the locks"))));
     return;
   }
   state.view = open({ query, watch, replaceQuery, caller: state.caller }, name);

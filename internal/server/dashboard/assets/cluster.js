@@ -1,11 +1,16 @@
 // The view of the cluster: its members, and the Redis nodes of efficiency mode.
-import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
+import { KeyedList, el, setAttribute, setHidden, setText, setToken } from "./dom.js";
 import { count, duration, millis, token } from "./format.js";
 
 const memberColumns = [["id", "Member"], ["state", "State"], ["term", "Term"], ["applied", "Applied index"], ["lag", "Lag"], ["hash", "Chain hash"],
   ["sessions", "Sessions"], ["version", "Version"], ["address", "API address"]];
 const nodeColumns = [["address", "Redis node"], ["state", "State"], ["version", "Version"], ["range", "Range"], ["max", "Largest token"],
   ["skew", "Clock skew"]];
+const titles = {
+  hash: "A hash of all log entries that the member has applied, and the index of the last one. Members with the same index must have the same hash.",
+  range: "The tokens that the node may accept. A node that lost its data gets a new range above all tokens that it may have accepted.",
+  lag: "The number of log entries that the leader has committed and the member has not applied.",
+};
 const numbers = new Set(["term", "applied", "lag", "sessions", "max", "skew"]);
 
 // openCluster shows the cluster.
@@ -58,7 +63,7 @@ class ClusterView {
     setText(this.totals.term, count(asked?.term));
     setText(this.totals.voters, `${reached.length} of ${voters.length}`);
     setAttribute(this.totals.voters.parentNode, "class", reached.length < voters.length ? "bad" : null);
-    setText(this.totals.token, token(asked?.lastToken));
+    setToken(this.totals.token, token(asked?.lastToken));
     this.members.list.render(members, (m) => m.id);
     setText(this.alarm, differing.size === 0 ? "" : `The replicas differ: ${[...differing].join(", ")} applied the same entries and have different chain hashes. `
       + "Grants of a wrong replica break the promises of the service. Stop the members in the minority, remove them, and let them join with empty data folders.");
@@ -77,7 +82,7 @@ class ClusterView {
     setText(this.redisState, text);
     setAttribute(this.redisState, "class", `message ${kind}`);
     this.nodes.list.render(nodes, (n) => n.address);
-    setText(this.fleet, configured ? [`topology version ${fleet.version ?? 0}`, `tokens above ${fleet.floor ?? 0} up to ${fleet.ceiling ?? 0}`,
+    setText(this.fleet, configured ? [`topology version ${fleet.version ?? 0}`, `tokens above ${count(fleet.floor)} up to ${count(fleet.ceiling)}`,
       fleet.fleet?.namespace && `namespace ${fleet.fleet.namespace}`, fleet.fleet?.maxTtl && `longest TTL ${fleet.fleet.maxTtl}`].filter(Boolean).join(" · ") : "");
   }
 }
@@ -114,7 +119,7 @@ function readiness(fleet, { voting, total, quorum }) {
 function newTable(label, columns, update) {
   const body = el("tbody", { role: "rowgroup" });
   const table = el("table", { class: "rows plain", role: "table", "aria-label": label },
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...columns.map(([key, text]) => el("th", { scope: "col", role: "columnheader", class: classOf(key) }, text)))), body);
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...columns.map(([key, text]) => el("th", { scope: "col", role: "columnheader", class: classOf(key), title: titles[key] }, text)))), body);
   const create = () => {
     const row = { cells: {}, node: el("tr", { role: "row" }), error: el("span", { class: "error" }), badge: el("span", { class: "badge" }) };
     for (const [key, text] of columns) {
@@ -140,7 +145,8 @@ function updateMember(row, member) {
   const state = !status ? "unreachable" : known.serves ? "leader" : learner ? "learner" : known.state;
   setText(row.badge, state ?? "unknown");
   setAttribute(row.badge, "class", `badge ${!status ? "bad" : known.serves ? "good" : known.state === "follower" ? "" : "warn"}`);
-  setText(row.error, member.error ?? (entry.wentBack ? "its data folder has gone back in time: remove it, empty its folder and let it join" : ""));
+  setText(row.error, member.error ?? (learner ? joining(known, entry) : entry.wentBack ? "its data folder has gone back in time: remove it, empty its folder and let it join" : ""));
+  row.error.classList.toggle("progress", Boolean(learner) && !member.error);
   setText(cells.term, status ? count(known.term) : "—");
   setText(cells.applied, status ? count(known.appliedIndex) : "—");
   setText(cells.lag, known.serves ? "—" : entry.lag === undefined ? "unknown" : `${count(entry.lag)}`);
@@ -150,6 +156,13 @@ function updateMember(row, member) {
   setText(cells.sessions, status ? count(known.sessions) : "—");
   setText(cells.version, known.version || "—");
   setText(cells.address, known.apiAddress || entry.apiAddress || "—");
+}
+
+// joining says how far a member is that does not vote yet.
+function joining(status, { lag }) {
+  if (lag === undefined) return "joining: the leader has not reached it yet";
+  const share = Math.floor((100 * (status.appliedIndex ?? 0)) / Math.max(1, (status.appliedIndex ?? 0) + lag));
+  return lag > 0 ? `joining: ${share} %, ${count(lag)} log entries are missing` : "joining: it has all log entries, and votes soon";
 }
 
 // voting reports whether a Redis node votes.
@@ -173,7 +186,7 @@ function updateNode(row, node) {
   setText(row.error, node.error ?? "");
   const known = voting(node);
   setText(cells.version, known ? String(node.version ?? 0) : "—");
-  setText(cells.range, known ? `${node.floor ?? 0} to ${node.ceiling ?? 0}` : "—");
-  setText(cells.max, known ? token(node.max) : "—");
+  setText(cells.range, known ? `${count(node.floor)} to ${count(node.ceiling)}` : "—");
+  setToken(cells.max, known ? token(node.max) : "—");
   setText(cells.skew, node.skew || (known ? "0 ms" : "—"));
 }

@@ -39,6 +39,14 @@ export function setText(node, text) {
   }
 }
 
+// setToken shows a fencing token with a gap before every three digits. The gaps are no characters,
+// so that the token can be copied.
+export function setToken(node, text) {
+  if (node.textContent === text) return;
+  const groups = /^\d+$/.test(text) ? text.split(/(?=(?:\d{3})+$)/) : [text];
+  node.replaceChildren(el("span", {}, ...groups.map((digits) => el("span", { class: "digits" }, digits))));
+}
+
 // setAttribute changes an attribute if it differs; null removes it.
 export function setAttribute(node, name, value) {
   if (value === null) {

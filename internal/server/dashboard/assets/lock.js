@@ -1,7 +1,8 @@
 // The view of one lock: its holders, its queue and its recent history.
-import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
-import { age, clock, count, countdown, millis, shortMessage, token, zone } from "./format.js";
+import { KeyedList, el, setAttribute, setHidden, setText, setToken } from "./dom.js";
+import { age, clock, count, countdown, millis, shellQuote, shortMessage, token, zone } from "./format.js";
 import { Timeline } from "./timeline.js";
+import { serviceClock } from "./live.js";
 import { openBreak } from "./break.js";
 
 // openLock shows the lock with a name.
@@ -17,6 +18,8 @@ class LockView {
   constructor(name) {
     this.name = name;
     this.mode = el("span", { class: "badge" });
+    this.policy = el("a", { href: "#/policies" });
+    this.permits = el("span", { class: "muted" });
     this.free = el("div", { class: "panel free" }, el("p", { class: "big" }, "Loading"), el("p", { class: "muted" }));
     this.holderList = el("div", { class: "holders" });
     this.queueCount = el("span", { class: "count" });
@@ -25,13 +28,17 @@ class LockView {
     this.timeline = new Timeline();
     this.message = el("p", { class: "message good", role: "status", hidden: true });
     this.migration = el("p", { class: "message warn", role: "status", hidden: true });
+    this.stuckFacts = el("ul", {});
+    this.stuckCommand = el("code", {});
+    this.stuck = el("section", { class: "panel stuck", "aria-labelledby": "stuck-title", hidden: true },
+      el("h2", { id: "stuck-title" }, "Why others wait"), this.stuckFacts, el("p", { class: "muted" }, "This command takes the lock away from its holder:"), el("pre", {}, this.stuckCommand));
     this.columns = el("div", { class: "columns", hidden: true },
       el("section", { class: "panel", "aria-labelledby": "queue-title" }, el("h2", { id: "queue-title" }, "Queue ", this.queueCount), this.queueEmpty, this.queueList),
       this.timeline.node);
     this.node = el("article", { class: "lock" },
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "Locks"), el("span", { "aria-hidden": "true" }, " / ")),
-      el("header", { class: "lock-head" }, el("h1", { class: "name" }, name), this.mode),
-      this.message, this.migration,
+      el("header", { class: "lock-head" }, el("h1", { class: "name" }, name), this.mode, this.policy, this.permits),
+      this.message, this.migration, this.stuck,
       el("section", { "aria-label": "Holders" }, this.free, this.holderList), this.columns);
     this.holders = new KeyedList(this.holderList, () => newHolder((party) => this.break(party)), (row, party) => updateHolder(row, party, this.mayBreak));
     this.waiters = new KeyedList(this.queueList, newWaiter, updateWaiter);
@@ -47,6 +54,9 @@ class LockView {
     for (const party of [...holders, ...waiters]) party.receivedAt = now;
     setText(this.mode, lock.mode ?? "");
     setAttribute(this.mode, "class", `badge ${lock.mode ?? ""}`);
+    setText(this.policy, data.policy === undefined ? "no policy" : `policy ${data.policy}*`);
+    setAttribute(this.policy, "href", data.policy === undefined ? "#/policies" : `#/policies?prefix=${encodeURIComponent(data.policy)}`);
+    setText(this.permits, lock.permits ? `${count(holders.length)} of ${count(lock.permits)} permits are held` : "");
     this.updateMigration(data.migration);
     setHidden(this.columns, false);
     setHidden(this.free, holders.length > 0);
@@ -59,7 +69,8 @@ class LockView {
     setText(this.queueCount, waiters.length > 0 ? count(waiters.length) : "");
     setHidden(this.queueEmpty, waiters.length > 0);
     this.waiters.render(waiters, partyKey);
-    this.timeline.update(data.history ?? {}, holders, now);
+    this.updateStuck(holders, waiters, data.history?.events ?? []);
+    this.timeline.update(data.history ?? {}, holders, lock.mode);
     this.tick(now);
   }
 
@@ -71,6 +82,28 @@ class LockView {
     setText(this.queueEmpty, m ? "Nobody is queued during the migration." : "Nobody waits for this lock.");
   }
 
+  // updateStuck says who keeps the others waiting, and with which command an operator would free the lock.
+  updateStuck(holders, waiters, events) {
+    const holder = holders[0];
+    setHidden(this.stuck, !holder || waiters.length === 0);
+    if (!holder || waiters.length === 0) return;
+    const longest = Math.max(...waiters.map((party) => millis(party.age) ?? 0));
+    const refused = events.filter((e) => e.type === "refused").length;
+    const facts = [
+      `${holder.holder || "An unnamed holder"} has held it ${holder.since ? `since ${clock(holder.since)}` : "for an unknown time"}${holders.length > 1 ? `, and ${count(holders.length - 1)} more` : ""}.`,
+      holder.ttlLeft ? `${holder.renewed ? `It last renewed its lease at ${clock(serviceClock.now() - millis(holder.renewed))}. ` : ""}Without a renewal, the lease ends within ${age(millis(holder.ttlLeft))}.` : "",
+      holder.client ? `Its client is ${holder.client}.` : "",
+      `${count(waiters.length)} ${waiters.length === 1 ? "client waits" : "clients wait"}, up to ${age(longest)}.`,
+      refused > 0 ? `A gate has refused ${count(refused)} writes of former holders.` : "",
+    ].filter(Boolean);
+    const key = JSON.stringify(facts);
+    if (this.stuckKey !== key) {
+      this.stuckKey = key;
+      this.stuckFacts.replaceChildren(...facts.map((text) => el("li", {}, text)));
+    }
+    setText(this.stuckCommand, `leased break ${shellQuote(this.name)} --token ${holder.token || "TOKEN"}`);
+  }
+
   // fail shows why there is no data, unless there was some before that the caller may
   // still see.
   fail(error) {
@@ -79,6 +112,7 @@ class LockView {
     setText(this.free.lastChild, shortMessage(error));
     setHidden(this.free, false);
     setHidden(this.columns, true);
+    setHidden(this.stuck, true);
     this.updateMigration(null);
     this.holders.render([], partyKey);
   }
@@ -115,7 +149,7 @@ function newHolder(onBreak) {
   row.name = el("p", { class: "big who" });
   row.user = el("p", { class: "muted" });
   const facts = el("dl", { class: "facts" });
-  for (const [key, label] of [["held", "held for"], ["since", `since (${zone})`], ["left", "time left"], ["token", "token"], ["kind", "kind"], ["session", "session"]]) {
+  for (const [key, label] of [["held", "held for"], ["since", `since (${zone})`], ["left", "time left"], ["token", "token"], ["kind", "kind"], ["renewed", "last renewal"], ["client", "client"], ["session", "session"]]) {
     row.facts[key] = el("dd", {});
     facts.append(el("div", { class: key }, el("dt", {}, label), row.facts[key]));
   }
@@ -133,12 +167,16 @@ function updateHolder(row, party, mayBreak) {
   setText(row.user, party.user ? `user ${party.user}` : "");
   setHidden(row.user, !party.user);
   const { facts } = row;
-  setText(facts.token, token(party.token));
+  setToken(facts.token, token(party.token));
   setText(facts.since, party.since ? clock(party.since) : "unknown");
   setAttribute(facts.since, "title", party.since ?? null);
   setText(facts.kind, `${party.kind || "exclusive"}${party.slot ? ` ${party.slot}` : ""}`);
-  setText(facts.session, party.sessionId ?? "");
-  setHidden(facts.session.parentNode, !party.sessionId);
+  row.renewedAt = millis(party.renewed);
+  setHidden(facts.renewed.parentNode, row.renewedAt === null);
+  for (const [fact, text] of [["session", party.sessionId], ["client", party.client]]) {
+    setText(facts[fact], text ?? "");
+    setHidden(facts[fact].parentNode, !text);
+  }
   setHidden(facts.token.parentNode, !party.token);
   const metadata = Object.entries(party.metadata ?? {});
   const key = JSON.stringify(metadata);
@@ -153,6 +191,7 @@ function updateHolder(row, party, mayBreak) {
 function tickHolder(row, now) {
   const passed = now - row.party.receivedAt;
   setText(row.facts.held, row.ageAt === null ? "unknown" : age(row.ageAt + passed));
+  setText(row.facts.renewed, row.renewedAt === null ? "" : `${age(row.renewedAt + passed)} ago`);
   setText(row.facts.left, row.leftAt === null ? "unknown" : countdown(row.leftAt - passed));
 }
 

@@ -1,6 +1,6 @@
 // The view of all locks: totals, search, and one page of a table that the service
 // sorts. The service sends only the rows of the page.
-import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
+import { KeyedList, el, setAttribute, setHidden, setText, setToken } from "./dom.js";
 import { age, clock, count, countdown, millis, rate, token } from "./format.js";
 
 const pageSize = 100;
@@ -34,10 +34,10 @@ class LocksView {
   constructor(page) {
     this.page = page;
     this.filter = {
-      prefix: page.query.get("prefix") ?? "", mode: page.query.get("mode") ?? "", sort: page.query.get("sort") ?? "queue",
+      search: page.query.get("search") ?? "", mode: page.query.get("mode") ?? "", sort: page.query.get("sort") ?? "queue",
       number: Math.max(1, Number.parseInt(page.query.get("page"), 10) || 1),
     };
-    this.total = 0;
+    this.listed = 0;
     this.heldUntil = 0;
     this.node = el("section", { class: "locks", "aria-labelledby": "locks-title" },
       el("h1", { id: "locks-title", class: "visually-hidden" }, "Locks"), this.newTotals(), this.newTools(), this.newTable(), this.newEmpty(), this.newPager(), this.found);
@@ -55,8 +55,8 @@ class LocksView {
   }
 
   newTools() {
-    this.search = el("input", { id: "search", type: "search", placeholder: "Search by prefix", value: this.filter.prefix, spellcheck: "false",
-      autocapitalize: "off", autocomplete: "off", "aria-label": "Search locks by prefix", "aria-keyshortcuts": "/", oninput: () => this.searchSoon() });
+    this.search = el("input", { id: "search", type: "search", placeholder: "Search names, holders, users", value: this.filter.search, spellcheck: "false",
+      autocapitalize: "off", autocomplete: "off", "aria-label": "Search locks by name, holder or user", "aria-keyshortcuts": "/", oninput: () => this.searchSoon() });
     this.search.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowDown" && event.key !== "Enter") return;
       event.preventDefault();
@@ -108,7 +108,7 @@ class LocksView {
 
   searchSoon() {
     clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.change({ prefix: this.search.value }), searchDelay);
+    this.typing = setTimeout(() => this.change({ search: this.search.value }), searchDelay);
   }
 
   turn(by) {
@@ -119,7 +119,7 @@ class LocksView {
   change(to) {
     this.filter = { ...this.filter, number: 1, ...to };
     const query = new URLSearchParams();
-    if (this.filter.prefix) query.set("prefix", this.filter.prefix);
+    if (this.filter.search) query.set("search", this.filter.search);
     if (this.filter.mode) query.set("mode", this.filter.mode);
     if (this.filter.sort !== "queue") query.set("sort", this.filter.sort);
     if (this.filter.number > 1) query.set("page", this.filter.number);
@@ -130,13 +130,13 @@ class LocksView {
   }
 
   watch() {
-    const { prefix, mode, sort, number } = this.filter;
+    const { search, mode, sort, number } = this.filter;
     this.sort.value = sort;
     for (const [key, cell] of this.heads) {
       setAttribute(cell, "aria-sort", key !== sort ? null : key === "name" ? "ascending" : "descending");
     }
     this.table.setAttribute("aria-busy", "true");
-    this.page.watch({ view: "locks", prefix, mode, sort, offset: (number - 1) * pageSize, limit: pageSize });
+    this.page.watch({ view: "locks", search, mode, sort, offset: (number - 1) * pageSize, limit: pageSize });
   }
 
   receive(type, data, now) {
@@ -170,13 +170,13 @@ class LocksView {
     this.updateEmpty(locks.length);
     if (this.announces) { // the result of a search, not every later change
       this.announces = false;
-      setText(this.found, `${count(this.total)} locks match`);
+      setText(this.found, `${count(this.listed)} locks match`);
     }
   }
 
   updateTotals(data) {
-    this.total = data.totalLocks ?? 0;
-    setText(this.totals.locks, count(this.total));
+    this.listed = data.listed ?? 0;
+    setText(this.totals.locks, count(data.totalLocks));
     setText(this.totals.holders, count(data.totalHolders));
     setText(this.totals.waiters, count(data.totalWaiters));
     setText(this.totals.rate, rate(data.grantsPerSecond));
@@ -187,9 +187,9 @@ class LocksView {
     setHidden(this.missing, !data.missing);
     const first = (this.filter.number - 1) * pageSize;
     const shown = data.locks?.length ?? 0;
-    setText(this.range, shown === 0 ? "" : `${count(first + 1)} to ${count(first + shown)} of ${count(this.total)}`);
+    setText(this.range, shown === 0 ? "" : `${count(first + 1)} to ${count(first + shown)} of ${count(this.listed)}`);
     this.previous.disabled = this.filter.number === 1;
-    this.next.disabled = first + shown >= this.total;
+    this.next.disabled = first + shown >= this.listed;
     setHidden(this.previous.parentNode, this.previous.disabled && this.next.disabled && shown < 10);
   }
 
@@ -197,17 +197,17 @@ class LocksView {
     setHidden(this.table, shown === 0);
     setHidden(this.empty, shown > 0);
     if (shown > 0) return;
-    const { prefix, mode, number } = this.filter;
-    const key = JSON.stringify([prefix, mode, number]);
+    const { search, mode, number } = this.filter;
+    const key = JSON.stringify([search, mode, number]);
     if (this.empty.dataset.key === key) return;
     this.empty.dataset.key = key;
     if (number > 1) {
       this.empty.replaceChildren(el("p", {}, "This page is empty now. "), button("Show the first page", () => this.change({ number: 1 })));
-    } else if (prefix || mode) {
+    } else if (search || mode) {
       this.empty.replaceChildren(el("h2", {}, "No lock in use matches"),
         el("p", {}, "A lock is listed while somebody holds it or waits for it. The page of a free lock has its recent history."),
-        el("p", {}, prefix ? el("a", { href: `#/lock/${encodeURIComponent(prefix)}` }, "Show the lock ", el("code", {}, prefix)) : null),
-        button("Show all locks", () => { this.search.value = this.mode.value = ""; this.change({ prefix: "", mode: "" }); }));
+        el("p", {}, search ? el("a", { href: `#/lock/${encodeURIComponent(search)}` }, "Show the lock ", el("code", {}, search)) : null),
+        button("Show all locks", () => { this.search.value = this.mode.value = ""; this.change({ search: "", mode: "" }); }));
     } else {
       this.empty.replaceChildren(...firstSteps(this.page.caller));
     }
@@ -274,11 +274,14 @@ function updateRow(row, item) {
   setText(row.holder, first ? first.holder || "unnamed" : lock.delayed ? "in lock delay" : "nobody");
   row.holder.classList.toggle("none", !first?.holder);
   setAttribute(row.holder, "title", first?.holder ?? null);
-  const notes = [first?.user && first.user !== first.holder ? `user ${first.user}` : "", holders.length > 1 ? `and ${count(holders.length - 1)} more` : ""];
+  const notes = [first?.user && first.user !== first.holder ? `user ${first.user}` : "", lock.permits ? `${count(item.holders)} of ${count(lock.permits)} permits` : item.holders > 1 ? `and ${count(item.holders - 1)} more` : ""];
   setText(row.note, notes.filter(Boolean).join(", "));
-  setText(row.cells.token, token(first?.token));
+  setToken(row.cells.token, token(first?.token));
   setText(row.cells.queue, count(item.waiters));
-  setText(row.cells.rate, rate(item.grantsPerSecond));
+  // Go programs take these leases from the Redis nodes directly, so the service does not count them.
+  const uncounted = lock.mode === "efficiency" && !item.grantsPerSecond;
+  setText(row.cells.rate, uncounted ? "—" : rate(item.grantsPerSecond));
+  setAttribute(row.cells.rate, "title", lock.mode === "efficiency" ? "Grants that programs take from the Redis nodes directly are not counted." : null);
   setText(row.cells.refused, count(item.refused));
   row.cells.queue.classList.toggle("zero", !item.waiters);
   row.cells.rate.classList.toggle("zero", !item.grantsPerSecond);

@@ -8,14 +8,16 @@ const numbers = new Set(["ttl", "renew", "drift", "lockDelay"]);
 // openPolicies shows the policies.
 export function openPolicies(main, page) {
   document.title = "Policies · leased";
-  const view = new PoliciesView();
+  const view = new PoliciesView(page.query.get("prefix"));
   main.replaceChildren(view.node);
   page.watch({ view: "policies" });
   return view;
 }
 
 class PoliciesView {
-  constructor() {
+  // marked is the prefix of the policy to mark, null for none.
+  constructor(marked) {
+    this.marked = marked;
     const body = el("tbody", { role: "rowgroup" });
     this.table = el("table", { class: "rows plain", role: "table", "aria-label": "Policies" },
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...columns.map(([key, text]) => el("th", { scope: "col", role: "columnheader", class: classOf(key) }, text)))), body);
@@ -37,6 +39,7 @@ class PoliciesView {
     const policies = data.policies ?? [];
     setHidden(this.table, policies.length === 0);
     setHidden(this.empty, policies.length > 0);
+    for (const p of policies) p.marked = (p.prefix ?? "") === this.marked;
     this.rows.render(policies, (p) => p.prefix ?? "");
     this.cards.render(data.migrations ?? [], (m) => m.prefix ?? "");
     setText(this.version, `topology version ${data.version ?? 0}`);
@@ -76,6 +79,7 @@ function newPolicy() {
 
 function updatePolicy(row, policy) {
   setText(row.cells.prefix, shown(policy.prefix));
+  setAttribute(row.node, "aria-current", policy.marked ? "true" : null);
   setText(row.badge, policy.mode ?? "");
   setAttribute(row.badge, "class", `badge ${policy.mode}`);
   setText(row.note, policy.next ? `migrating to ${policy.next}` : "");
@@ -91,5 +95,6 @@ function newMigration() {
 function updateMigration(row, m) {
   setText(row.title, `${shown(m.prefix)} is migrating from ${m.from} to ${m.to} mode`);
   setText(row.waiting, `It waits for: ${m.waitingFor || "the leader"}. Until it is done, these locks are not granted.`);
-  setText(row.holders, `${count(m.holders)} ${m.holders === 1 ? "lock" : "locks"} in correctness mode still held${m.now ? "; it does not wait for leases to end" : ""}. To abort the migration: leased policy set ${shellQuote(shown(m.prefix))} --abort`);
+  const held = m.from === "correctness" ? `${count(m.holders)} ${m.holders === 1 ? "lock" : "locks"} still held${m.now ? "; it does not wait for leases to end" : ""}. ` : "";
+  setText(row.holders, `${held}To abort the migration: leased policy set ${shellQuote(shown(m.prefix))} --abort`);
 }

@@ -37,6 +37,20 @@ func Explain(state string) Meaning {
 	}
 }
 
+// Missing reports whether a SQLSTATE means that a table, a function or a schema does not exist.
+func Missing(state string) bool { return state == "42P01" || state == "42883" || state == "3F000" }
+
+// RaiseError is the error of a statement that should raise a mark. missing says that the database
+// does not have the schema.
+func RaiseError(resource fencing.Resource, dialect string, missing bool, err error) error {
+	hint := "was Install called?"
+	if missing {
+		hint = "the schema of the gate is not installed: call Install, or run 'leased gate ddl --dialect " + dialect +
+			"' and execute what it prints in the database"
+	}
+	return fmt.Errorf("raise the mark of %q (%s): %w", string(resource), hint, err)
+}
+
 // maxRuns is how often Run executes a transaction.
 const maxRuns = 10
 

@@ -15,7 +15,8 @@ const Admit = `SELECT leased_try($1, $2, $3)`
 const (
 	// hold admits a token that is equal to the mark, as in later writes of a holder.
 	// It does not write the row.
-	hold = `SELECT mark FROM leased_marks WHERE resource = $1::text AND mark = $2::bigint AND ` + claim + ` FOR NO KEY UPDATE`
+	hold = `SELECT mark FROM leased_marks WHERE resource = $1::text AND mark = $2::bigint AND ` + claim +
+		` FOR NO KEY UPDATE`
 
 	// raise raises the mark of a resource that has one. See leased_try for the
 	// condition on the isolation level.
@@ -60,15 +61,3 @@ func (h *Hints) Fence(rule fencing.Rule, resource fencing.Resource, token fencin
 func arguments(rule fencing.Rule, resource fencing.Resource, token fencing.Token) []any {
 	return []any{string(resource), int64(token), token.String() + " " + string(resource) + "\n", int64(rule.Bound())}
 }
-
-const (
-	// Mark reads the mark of the resource $1.
-	Mark = `SELECT mark FROM leased_marks WHERE resource = $1`
-	// Reset lowers the mark of the resource $1 from $2 to $3.
-	Reset = `SELECT leased_reset($1, $2, $3)`
-	// MarkChanged is the SQLSTATE of Reset if the mark is not $2. Its detail is the
-	// mark.
-	MarkChanged = "LF009"
-	// InstallLock serializes installations until the end of their transactions.
-	InstallLock = `SELECT pg_advisory_xact_lock(hashtext('leased_marks'))`
-)

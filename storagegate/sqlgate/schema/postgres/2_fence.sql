@@ -65,7 +65,8 @@ BEGIN
         ELSE
             SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
             IF NOT FOUND THEN
-                RAISE EXCEPTION 'the first mark of % is newer than this transaction', quote_literal($1) USING ERRCODE = '40001';
+                RAISE EXCEPTION 'the first mark of % is newer than this transaction', quote_literal($1)
+                    USING ERRCODE = '40001', HINT = 'Run the transaction again.';
             END IF;
         END IF;
     END IF;
@@ -99,7 +100,7 @@ BEGIN
             USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease is lost: stop writing.';
     ELSE
         RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), coalesce(nullif(max_jump, 0), leased_max_jump()), found_mark
-            USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service granted it, an operator must raise the bound.';
+            USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service granted it, raise the bound: leased gate ddl --dialect postgres --max-jump N prints the SQL.';
     END IF;
 END
 $$;

@@ -30,10 +30,12 @@ type OrdersClient struct {
 
 // NewOrdersClient returns a client of the service at url.
 func NewOrdersClient(client connect.HTTPClient, url string, options ...connect.ClientOption) *OrdersClient {
-	return &OrdersClient{connect.NewClient[shopv1.PutOrderRequest, shopv1.PutOrderResponse](client, url+putOrder, options...)}
+	return &OrdersClient{connect.NewClient[shopv1.PutOrderRequest, shopv1.PutOrderResponse](client, url+putOrder,
+		options...)}
 }
 
 // PutOrder calls the service.
-func (c *OrdersClient) PutOrder(ctx context.Context, request *connect.Request[shopv1.PutOrderRequest]) (*connect.Response[shopv1.PutOrderResponse], error) {
+func (c *OrdersClient) PutOrder(ctx context.Context,
+	request *connect.Request[shopv1.PutOrderRequest]) (*connect.Response[shopv1.PutOrderResponse], error) {
 	return c.putOrder.CallUnary(ctx, request)
 }

@@ -1,0 +1,81 @@
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leased-project/leased/internal/testserver"
+)
+
+const (
+	// startTime limits the start of a cluster.
+	startTime = time.Minute
+	// pollTime is the time between two checks of a server.
+	pollTime = 50 * time.Millisecond
+)
+
+// Cluster is the servers of one service, with a folder for their data.
+type Cluster struct {
+	Servers
+	// Endpoints are the addresses for clients, one for each server.
+	Endpoints []string
+	Dir       string
+}
+
+// Launch starts a cluster in a new folder: start adds the servers, and ready waits until they grant locks. If that
+// fails, the error has the output of the servers.
+func (c *Cluster) Launch(ctx context.Context, dir, name string, start,
+	ready func(ctx context.Context) error) (err error) {
+	if c.Dir, err = os.MkdirTemp(dir, name+"-"); err == nil {
+		err = start(ctx)
+	}
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, startTime)
+		defer cancel()
+		err = ready(limited)
+	}
+	if err != nil {
+		err = fmt.Errorf("start %s: %w", name, c.Explain(err))
+		c.Stop()
+	}
+	return err
+}
+
+// Add starts a server, with its output in the folder.
+func (c *Cluster) Add(name, program string, args ...string) error {
+	s := &testserver.Process{Name: name, Args: append([]string{program}, args...), Log: filepath.Join(c.Dir, name+".log")}
+	c.Servers = append(c.Servers, s)
+	return s.Start()
+}
+
+// Wait waits for each server until check succeeds.
+func (c *Cluster) Wait(ctx context.Context, check func(i int) error) error {
+	for i, endpoint := range c.Endpoints {
+		for err := check(i); err != nil; err = check(i) {
+			if ctx.Err() != nil || c.Servers[i].Pid() == 0 {
+				return errors.Join(fmt.Errorf("server %s: %w", endpoint, err), ctx.Err())
+			}
+			time.Sleep(pollTime)
+		}
+	}
+	return nil
+}
+
+// Address returns the endpoints for a process that attaches to the cluster.
+func (c *Cluster) Address() string {
+	text, _ := json.Marshal(c.Endpoints) // strings can always be encoded
+	return string(text)
+}
+
+// Stop kills the servers and removes their data.
+func (c *Cluster) Stop() {
+	c.Kill()
+	if c.Dir != "" {
+		_ = os.RemoveAll(c.Dir)
+	}
+}

@@ -1,0 +1,214 @@
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/hashicorp/go-cleanhttp"
+
+	"github.com/leased-project/leased/internal/load"
+)
+
+const (
+	// maxConnections is the number of connections that a server accepts from one host. The
+	// default is less than the number of workers.
+	maxConnections = 4096
+)
+
+// consulProgram is the server. The first build on a machine takes minutes.
+var consulProgram = &Program{Module: benchModule, Folder: "peers/consul/server", Package: "github.com/hashicorp/consul"}
+
+// consulKind returns Consul: three servers, and a session for each worker.
+//
+// The servers are built from the Go module in the folder consul/server, which is not part of the benchmark's module,
+// since its dependencies are many and old.
+func consulKind() Kind {
+	return Kind{Name: "consul", Start: startConsul, ClientPerWorker: true,
+		Attach: attach(func(endpoints []string) load.Target { return &consulTarget{endpoints: endpoints} })}
+}
+
+// consulCluster is three running servers.
+type consulCluster struct {
+	consulTarget
+	Cluster
+	program string
+}
+
+var _ Peer = (*consulCluster)(nil)
+
+func startConsul(ctx context.Context, dir string) (Peer, error) {
+	c := &consulCluster{}
+	return c, c.Launch(ctx, dir, "consul", func(ctx context.Context) (err error) {
+		if c.program, err = consulProgram.Path(ctx, dir); err != nil {
+			return err
+		}
+		return c.startServers()
+	}, c.ready)
+}
+
+// startServers writes the configurations and starts the servers. The settings are the
+// defaults, with these exceptions: timeouts of Raft for production, and a higher limit on the
+// connections from one host, since each waiting request has one.
+func (c *consulCluster) startServers() error {
+	addresses, err := FreeAddresses(3 * nodes)
+	if err != nil {
+		return err
+	}
+	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
+	for i := range nodes {
+		name := "n" + strconv.Itoa(i)
+		text, err := json.Marshal(map[string]any{
+			"server": true, "bootstrap_expect": nodes, "node_name": name, "data_dir": filepath.Join(c.Dir, name),
+			"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "retry_join": addresses[2*nodes:], "retry_interval": "1s",
+			"ports": map[string]int{"http": port(addresses[i]), "server": port(addresses[nodes+i]),
+				"serf_lan": port(addresses[2*nodes+i]),
+				"serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1},
+			"performance":          map[string]int{"raft_multiplier": 1},
+			"limits":               map[string]int{"http_max_conns_per_client": maxConnections},
+			"connect":              map[string]bool{"enabled": false},
+			"disable_update_check": true, "log_level": "WARN",
+		})
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(c.Dir, name+".json")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			return err
+		}
+		if err := c.Add(name, c.program, "agent", "-config-file="+file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func port(address string) int {
+	_, text, _ := net.SplitHostPort(address)
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// ready waits until every server grants locks.
+func (c *consulCluster) ready(ctx context.Context) error {
+	return c.Wait(ctx, func(i int) error {
+		return tryOnce(ctx, func(context.Context) (load.Client, error) { return c.openAt(i) })
+	})
+}
+
+// Version implements [Peer].
+func (c *consulCluster) Version() string {
+	return firstLine("Consul ", c.program, "version") + ", " + Library("api", "github.com/hashicorp/consul/api")
+}
+
+const (
+	// sessionTTL is the default of the library's locks.
+	sessionTTL = api.DefaultLockSessionTTL
+	// idleConnections is enough for the workers of a process. The default, one more than the
+	// number of processors, would open a connection for nearly every request.
+	idleConnections = 1024
+)
+
+// consulTarget opens sessions of the servers. The sessions are shared out among the servers.
+type consulTarget struct {
+	endpoints []string
+	opened    atomic.Int64
+	transport consulTransport
+}
+
+// consulTransport has the connections of a process.
+type consulTransport struct {
+	once sync.Once
+	http *http.Transport
+}
+
+func (t *consulTransport) get() *http.Transport {
+	t.once.Do(func() {
+		t.http = cleanhttp.DefaultPooledTransport()
+		t.http.MaxIdleConns, t.http.MaxIdleConnsPerHost = 0, idleConnections
+	})
+	return t.http
+}
+
+// Name implements [load.Target].
+func (t *consulTarget) Name() string { return "consul" }
+
+// Open implements [load.Target].
+func (t *consulTarget) Open(context.Context) (load.Client, error) {
+	return t.openAt(int(t.opened.Add(1)) % len(t.endpoints))
+}
+
+// openAt opens a session through one server, and keeps it alive.
+func (t *consulTarget) openAt(endpoint int) (*consulWorker, error) {
+	client, err := api.NewClient(&api.Config{Address: t.endpoints[endpoint], Transport: t.transport.get()})
+	if err != nil {
+		return nil, err
+	}
+	id, _, err := client.Session().Create(&api.SessionEntry{Name: "bench", TTL: sessionTTL}, nil)
+	if err != nil {
+		return nil, err
+	}
+	w := &consulWorker{client: client, session: id, closed: make(chan struct{}), ended: make(chan error, 1)}
+	go func() { w.ended <- client.Session().RenewPeriodic(sessionTTL, id, nil, w.closed) }()
+	return w, nil
+}
+
+// consulWorker takes locks with a session.
+type consulWorker struct {
+	client  *api.Client
+	session string
+	closed  chan struct{}
+	ended   chan error
+}
+
+// Acquire implements [load.Client] with the operations that the library's api.Lock consists
+// of. That type also reads before it tries, and watches each lock while it is held. It needs
+// more CPU time, and gives one of many waiters nearly all grants.
+func (w *consulWorker) Acquire(ctx context.Context, name string) (load.Held, error) {
+	entry := &api.KVPair{Key: name, Session: w.session, Flags: api.LockFlagValue}
+	for {
+		ok, _, err := w.client.KV().Acquire(entry, (&api.WriteOptions{}).WithContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			// The answer to a grant does not contain the index of the lock.
+			return lock{0, func(ctx context.Context) error {
+				ok, _, err := w.client.KV().Release(entry, (&api.WriteOptions{}).WithContext(ctx))
+				if err == nil && !ok {
+					return errors.New("release a lock of Consul: the session does not hold it")
+				}
+				return err
+			}}, nil
+		}
+		if err := w.waitUntilFree(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// waitUntilFree waits until no session holds the lock.
+func (w *consulWorker) waitUntilFree(ctx context.Context, name string) error {
+	options := (&api.QueryOptions{WaitTime: api.DefaultLockWaitTime}).WithContext(ctx)
+	for {
+		entry, meta, err := w.client.KV().Get(name, options)
+		if err != nil || entry == nil || entry.Session == "" {
+			return err
+		}
+		options.WaitIndex = meta.LastIndex
+	}
+}
+
+// Close implements [load.Client]. The end of the renewals destroys the session.
+func (w *consulWorker) Close(context.Context) error {
+	close(w.closed)
+	return <-w.ended
+}

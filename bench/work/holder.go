@@ -1,0 +1,97 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leased-project/leased/internal/load"
+)
+
+const (
+	// openers is how many clients a holder opens at once, and takers how many leases it acquires at once.
+	openers = 16
+	takers  = 128
+)
+
+// order tells a holder what to hold in total. A holder is a child process that keeps leases and sessions alive, so
+// that the garbage collection of their memory does not slow the workers that are measured.
+type order struct{ Sessions, Leases int }
+
+// hold returns when the holder of a target has this many sessions and leases. The first call starts the holder.
+func (t *target) hold(o order) (err error) {
+	if t.holder == nil {
+		settings := childSettings{Kind: t.kind.Name, Address: t.peer.Address(), Holds: true}
+		if t.holder, err = startChild(context.Background(), settings); err != nil {
+			return err
+		}
+		t.answers = json.NewDecoder(t.holder.out)
+	}
+	if err := json.NewEncoder(t.holder.in).Encode(o); err != nil {
+		return fmt.Errorf("tell the holder to hold %d leases: %w", o.Leases, err)
+	}
+	var failed string
+	if err := t.answers.Decode(&failed); err != nil {
+		return fmt.Errorf("read the answer of the holder: %w", err)
+	}
+	if failed != "" {
+		return fmt.Errorf("hold %d leases in %d sessions: %s", o.Leases, o.Sessions, failed)
+	}
+	return nil
+}
+
+// stop ends the servers, and at once the holder that used them.
+func (t *target) stop() {
+	if t.holder != nil {
+		_ = t.holder.cmd.Process.Kill()
+		_ = t.holder.cmd.Wait()
+	}
+	t.peer.Stop()
+}
+
+// holdOrders is the program of a holder: it carries out orders until the input ends, and answers each with an error
+// or "".
+func holdOrders(ctx context.Context, target load.Target, in io.Reader, out io.Writer) error {
+	var clients []load.Client
+	taken := 0
+	for orders := json.NewDecoder(in); ; {
+		var o order
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		more := make([]load.Client, max(0, o.Sessions-len(clients)))
+		err := inParallel(openers, len(more), func(i int) (err error) { more[i], err = target.Open(ctx); return err })
+		clients = append(clients, more...)
+		if err == nil {
+			err = inParallel(takers, o.Leases-taken, func(i int) error {
+				_, err := clients[(taken+i)%len(clients)].Acquire(ctx, "held/"+strconv.Itoa(taken+i))
+				return err
+			})
+			taken = max(taken, o.Leases)
+		}
+		failed := ""
+		if err != nil {
+			failed = err.Error()
+		}
+		if err := json.NewEncoder(out).Encode(failed); err != nil {
+			return err
+		}
+	}
+}
+
+// inParallel calls do for 0 to n-1, several at once, and stops after the first error.
+func inParallel(workers, n int, do func(i int) error) error {
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(workers)
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		group.Go(func() error { return do(i) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/storagegate/filegate"
+)
+
+// holder updates the account under the lock.
+type holder struct {
+	client *lease.Client
+	gate   *filegate.Gate
+	amount int
+	gated  bool
+	in     io.Reader
+	out    io.Writer
+}
+
+// Hold is the main function of a holder's process: it updates the account under
+// the lock, and starts over if the gate rejects its write.
+func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
+	amount, err := strconv.Atoi(os.Getenv(envAmount))
+	if err != nil {
+		return fmt.Errorf("%s is not a number: only `leased demo pause` runs this command", envAmount)
+	}
+	backend, err := remote.New([]string{os.Getenv(envEndpoint)})
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	client, err := lease.New(backend, lease.WithName(os.Getenv(envName)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close(ctx) }()
+	gate, err := filegate.New(os.Getenv(envDir), fencing.Rule{})
+	if err != nil {
+		return err
+	}
+	h := &holder{client: client, gate: gate, amount: amount, gated: os.Getenv(envGated) == "true", in: in, out: out}
+	for {
+		err := h.update(ctx)
+		if !errors.Is(err, fencing.ErrStale) {
+			return err
+		}
+		h.say(stepRejected, "is rejected: %v", err)
+	}
+}
+
+// update updates the account once: acquire, read, write, release.
+func (h *holder) update(ctx context.Context) error {
+	l, err := h.client.Acquire(ctx, account, lease.WithTTL(TTL))
+	if err != nil {
+		return err
+	}
+	h.say(stepAcquired, "acquires the lock with token %d", l.Token())
+	if h.gated {
+		// Before the read, so an older holder cannot write after it.
+		if err := h.gate.Enter(ctx, account, l.Token()); err != nil {
+			return err
+		}
+	}
+	balance, err := readBalance(h.gate.Path(account))
+	if err != nil {
+		return err
+	}
+	h.say(stepRead, "reads %d", balance)
+	if _, err := io.ReadFull(h.in, make([]byte, 1)); err != nil { // the demo may stop us here
+		return err
+	}
+	balance += h.amount
+	if err := h.write(ctx, l.Token(), balance); err != nil {
+		return err
+	}
+	h.say(stepWrote, "writes %d with token %d", balance, l.Token())
+	_ = l.Release(ctx) // the lease may have expired, as alice's does
+	h.say(stepDone, "is done")
+	return nil
+}
+
+func (h *holder) write(ctx context.Context, token fencing.Token, balance int) error {
+	text := []byte(strconv.Itoa(balance))
+	if !h.gated {
+		return os.WriteFile(h.gate.Path(account), text, 0o600)
+	}
+	return h.gate.Do(ctx, account, token, func(file *filegate.File) error {
+		_, err := file.Write(text)
+		return err
+	})
+}
+
+// say reports a step to the demo.
+func (h *holder) say(step, format string, args ...any) {
+	fmt.Fprintf(h.out, "%s|%s\n", step, fmt.Sprintf(format, args...))
+}
+
+func readBalance(path string) (int, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}

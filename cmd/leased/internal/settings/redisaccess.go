@@ -1,0 +1,162 @@
+package settings
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// PasswordVariable is the environment variable with the password of the Redis
+// nodes. It is not a flag because other users of the machine can see flags.
+const PasswordVariable = "LEASED_REDIS_PASSWORD"
+
+// ErrRedis reports that the settings of a Redis node break a rule.
+var ErrRedis = errors.New("invalid settings for Redis")
+
+// RedisAccess has the options of a connection to a Redis node. The zero value means no TLS and no
+// password.
+type RedisAccess struct {
+	// User is the ACL user; empty means the default user of Redis.
+	User string
+	// PasswordFile is a file with the password. Password is the password from the
+	// environment. At most one of them is set.
+	PasswordFile, Password string
+	// TLS enables TLS. CA, Cert and Key are PEM files: the CA of the node's
+	// certificate (empty: the CAs of the system) and the client certificate.
+	TLS           bool
+	CA, Cert, Key string
+	// Insecure allows sending the password unencrypted to another host.
+	Insecure bool
+}
+
+// set sets a field by its name in redis-nodes.
+func (a *RedisAccess) set(field, value string) (rule string) {
+	switch field {
+	case "user":
+		a.User = value
+	case "password-file":
+		a.PasswordFile, a.Password = value, ""
+	case "tls":
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return "must be true or false"
+		}
+		a.TLS = on
+		if !on {
+			a.CA, a.Cert, a.Key = "", "", ""
+		}
+	case "tls-ca":
+		a.CA = value
+	case "tls-cert":
+		a.Cert = value
+	case "tls-key":
+		a.Key = value
+	default:
+		return "is not an option of a node; the options are " + strings.Join(RedisFields, ", ")
+	}
+	return ""
+}
+
+// RedisFields are the options that redis-nodes may contain for a node, in the order in
+// which they are applied.
+var RedisFields = []string{"user", "password-file", "tls", "tls-ca", "tls-cert", "tls-key"}
+
+// Broken returns the first setting that breaks a rule, and the rule. Both are empty
+// if there is none. prefix is the prefix of the setting names, such as "redis-".
+func (a *RedisAccess) Broken(prefix string) (setting, rule string) {
+	given := func(name, value string) string { return prefix + name + " (" + value + ")" }
+	switch {
+	case a.PasswordFile != "" && a.Password != "":
+		return prefix + "password-file", "and " + PasswordVariable + " cannot be combined; remove one"
+	case a.User != "" && a.PasswordFile == "" && a.Password == "":
+		return prefix + "user", "must be given together with " + prefix + "password-file or " + PasswordVariable
+	case (a.Cert == "") != (a.Key == ""):
+		if a.Cert == "" {
+			return prefix + "tls-key", "must be given together with " + prefix + "tls-cert"
+		}
+		return prefix + "tls-cert", "must be given together with " + prefix + "tls-key"
+	case !a.TLS && a.CA != "":
+		return prefix + "tls-ca", "needs " + given("tls", "false") + " to be true"
+	case !a.TLS && a.Cert != "":
+		return prefix + "tls-cert", "needs " + given("tls", "false") + " to be true"
+	}
+	return "", ""
+}
+
+// secret returns the password, read from its file if there is one.
+func (a *RedisAccess) secret() (string, error) {
+	if a.PasswordFile == "" {
+		return a.Password, nil
+	}
+	text, err := os.ReadFile(a.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("%w: read redis-password-file: %w", ErrRedis, err)
+	}
+	password := strings.TrimSpace(string(text))
+	if password == "" {
+		return "", fmt.Errorf("%w: redis-password-file (%s) is empty; it must contain the password", ErrRedis, a.PasswordFile)
+	}
+	return password, nil
+}
+
+// CheckFiles reads the files and reports the first invalid one.
+func (a *RedisAccess) CheckFiles() error {
+	if _, err := a.secret(); err != nil || !a.TLS {
+		return err
+	}
+	_, err := a.tls("127.0.0.1:6379") // the files do not depend on the node
+	return err
+}
+
+// Options returns the go-redis options for a node. It reads the files.
+func (a *RedisAccess) Options(address string) (*redis.Options, error) {
+	if setting, rule := a.Broken("redis-"); rule != "" {
+		return nil, fmt.Errorf("%w: %s %s", ErrRedis, setting, rule)
+	}
+	password, err := a.secret()
+	if err != nil {
+		return nil, err
+	}
+	options := &redis.Options{Addr: address, Username: a.User, Password: password}
+	switch {
+	case a.TLS:
+		options.TLSConfig, err = a.tls(address)
+	case password != "" && !a.Insecure:
+		options.Dialer = dialLoopback
+		err = CheckClear(address)
+	}
+	return options, err
+}
+
+func (a *RedisAccess) tls(address string) (*tls.Config, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: Redis node %q must be HOST:PORT", ErrRedis, address)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	if a.CA != "" {
+		text, err := os.ReadFile(a.CA)
+		if err != nil {
+			return nil, fmt.Errorf("%w: read redis-tls-ca: %w", ErrRedis, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%w: redis-tls-ca (%s) contains no PEM certificate", ErrRedis, a.CA)
+		}
+	}
+	if a.Cert != "" {
+		own, err := tls.LoadX509KeyPair(a.Cert, a.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: read redis-tls-cert (%s) and redis-tls-key (%s): %w", ErrRedis, a.Cert, a.Key, err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
+}

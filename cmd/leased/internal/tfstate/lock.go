@@ -1,0 +1,134 @@
+package tfstate
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// lock takes the lease and records the lock in the index, which raises the mark before
+// the run reads the state. The request can be repeated. It returns a *heldError if
+// another run has the lock.
+func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info LockInfo) (lock, error) {
+	l, err := h.locks.TryAcquire(ctx, resource, lease.WithMetadata(info.metadata()))
+	by := lock{Info: info}
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		holder, err := h.holder(ctx, resource)
+		if err != nil {
+			return lock{}, err
+		}
+		if other := infoOf(holder); other.ID != info.ID {
+			return lock{}, &heldError{by: other}
+		}
+		by.Token = holder.Token
+	case err != nil:
+		return lock{}, err
+	default:
+		by.Token = l.Token()
+		h.keep(info.ID, l)
+		if _, err := h.holder(ctx, resource); err != nil { // unlock needs the right to read: a run must not begin without it
+			_, failed := h.release(ctx, info.ID)
+			return lock{}, errors.Join(err, failed)
+		}
+	}
+	err = h.update(ctx, resource, by.Token, func(i *index) error {
+		i.Lock = &by
+		return nil
+	})
+	if err != nil {
+		_, failed := h.release(ctx, info.ID)
+		err = errors.Join(err, failed)
+	}
+	return by, err
+}
+
+// unlock removes the lock from the index, so that its later writes are refused, and ends
+// its lease. force-unlock in another process does the same; old releases of Terraform then
+// give no ID. An unlocked state stays unlocked.
+func (h *Handler) unlock(ctx context.Context, resource fencing.Resource, id string) error {
+	holder, err := h.holder(ctx, resource)
+	if err != nil {
+		return err
+	}
+	held := holder.Token != fencing.None
+	if other := infoOf(holder); held && id != "" && other.ID != id {
+		return &heldError{by: other}
+	}
+	i, err := h.load(ctx, resource)
+	if err != nil {
+		return err
+	}
+	if i.Lock != nil && (id == "" || i.Lock.Info.ID == id) {
+		err = h.update(ctx, resource, i.Lock.Token, func(now *index) error {
+			if now.Lock != nil && now.Lock.Info.ID == i.Lock.Info.ID {
+				now.Lock = nil
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if ours, err := h.release(ctx, cmp.Or(id, infoOf(holder).ID)); ours || !held {
+		return err
+	}
+	if err := h.locks.Break(ctx, resource, holder.Token); !errors.Is(err, lease.ErrNotHeld) {
+		return err
+	}
+	return nil
+}
+
+// locked runs work under a lock of its own, for requests that carry none.
+func (h *Handler) locked(ctx context.Context, resource fencing.Resource, who, operation string,
+	work func(by lock) error) error {
+	by, err := h.lock(ctx, resource, LockInfo{ID: rand.Text(), Operation: operation, Who: who,
+		Created: time.Now().UTC().Format(time.RFC3339)})
+	if errors.As(err, new(*heldError)) {
+		err = fmt.Errorf("%s: %w; unlock the state first: DELETE and ?restore take the lock themselves", operation, err)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(by), h.unlock(context.WithoutCancel(ctx), resource, by.Info.ID))
+}
+
+// holder returns the holder of the lock, or a Party without a token.
+func (h *Handler) holder(ctx context.Context, resource fencing.Resource) (lease.Party, error) {
+	status, err := h.locks.Inspect(ctx, resource)
+	if err != nil || len(status.Holders) == 0 {
+		return lease.Party{}, err
+	}
+	holder := status.Holders[0]
+	if holder.Token == fencing.None {
+		return lease.Party{}, fmt.Errorf("%w: the service hides the token of the holder of %q: give the user of this gate "+
+			"the right to break its lock", lease.ErrForbidden, string(resource))
+	}
+	return holder, nil
+}
+
+// keep remembers a lease until it is released. It is renewed meanwhile.
+func (h *Handler) keep(id string, l *lease.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leases[id] = l
+}
+
+// release releases the lease of a lock, if this process holds it, and reports whether it
+// does.
+func (h *Handler) release(ctx context.Context, id string) (ours bool, err error) {
+	h.mu.Lock()
+	l := h.leases[id]
+	delete(h.leases, id)
+	h.mu.Unlock()
+	if l == nil {
+		return false, nil
+	}
+	return true, l.Release(ctx)
+}

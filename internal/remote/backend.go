@@ -1,0 +1,182 @@
+package remote
+
+import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leased-project/leased/internal/clientcore"
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// DefaultTimeout bounds the search for a member that can serve a call. It is longer than a
+// few leader elections.
+const DefaultTimeout = 5 * time.Second
+
+// Backend is an engine.RoutedBackend over the API of a service. Its other methods are for
+// locks in correctness mode; Efficiency returns the backend for locks in efficiency mode. All
+// methods may be called concurrently. Close it when done.
+type Backend struct {
+	*connector // to the leader
+	topology   *topologyWatch
+	efficiency *Efficiency
+}
+
+// settings say how to reach the members.
+type settings struct {
+	*clientcore.Members
+	endpoints []string
+	timeout   time.Duration
+	dial      []grpc.DialOption
+	tls       *tls.Config // nil for none
+	secret    string      // empty for none
+	clock     engine.Clock
+	unused    pendings
+	requested atomic.Bool // a member has asked for a client certificate, and tls has none
+}
+
+// memberTime returns how long one member that is not silent may take for an answer. It
+// leaves time for another member within the same call.
+func (s *settings) memberTime() time.Duration { return s.timeout * 3 / 5 }
+
+var (
+	_ engine.RoutedBackend = (*Backend)(nil)
+)
+
+// Option configures a Backend.
+type Option func(*settings) error
+
+// WithTLS encrypts the connections. The configuration is used unchanged.
+func WithTLS(config *tls.Config) Option {
+	return func(s *settings) error {
+		if config == nil {
+			return fmt.Errorf("%w: the TLS configuration is nil", engine.ErrInvalid)
+		}
+		s.tls = config
+		return nil
+	}
+}
+
+// WithSecret authenticates each call with a secret from `leased user add`. The
+// secret is sent only over TLS or to a loopback address.
+func WithSecret(text string) Option {
+	return func(s *settings) error {
+		if err := secret.Check(text); err != nil {
+			return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
+		}
+		s.secret = text
+		return nil
+	}
+}
+
+// WithTimeout replaces DefaultTimeout.
+func WithTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return fmt.Errorf("%w: timeout (%v) must be above 0", engine.ErrInvalid, d)
+		}
+		s.timeout = d
+		return nil
+	}
+}
+
+// WithDialOptions adds gRPC options to every connection. An interceptor of the session
+// stream sees encoded messages.
+func WithDialOptions(options ...grpc.DialOption) Option {
+	return func(s *settings) error {
+		s.dial = append(s.dial, options...)
+		return nil
+	}
+}
+
+// New returns a Backend for a service whose members have these API addresses, such
+// as "10.0.0.1:7420". One address is enough; with more, the Backend tolerates
+// members that are down. It connects on first use.
+func New(endpoints []string, options ...Option) (*Backend, error) {
+	if len(endpoints) == 0 {
+		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"",
+			engine.ErrInvalid)
+	}
+	endpoints = slices.Clone(endpoints)
+	s := &settings{Members: clientcore.NewMembers(endpoints), endpoints: endpoints, timeout: DefaultTimeout,
+		clock: engine.MonotonicClock()}
+	for _, option := range options {
+		if err := option(s); err != nil {
+			return nil, err
+		}
+	}
+	for _, address := range endpoints {
+		if err := secret.CheckAddress(address, s.tls, s.secret); err != nil {
+			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
+		}
+	}
+	s.noticeRequests()
+	efficiency := newConnector(s, rand.N(len(endpoints)))
+	efficiency.anyMember = true
+	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s), efficiency: &Efficiency{efficiency}}, nil
+}
+
+// noticeRequests notices that a member asks for a client certificate if the configuration has none. With
+// TLS 1.3 the client learns that it lacks one only from an alert, which may be lost.
+func (s *settings) noticeRequests() {
+	if s.tls == nil || len(s.tls.Certificates) > 0 || s.tls.GetClientCertificate != nil {
+		return
+	}
+	s.tls = s.tls.Clone()
+	s.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		s.requested.Store(true)
+		return &tls.Certificate{}, nil // none
+	}
+}
+
+// Close closes the connections. Sessions that were not closed end with their TTL.
+func (b *Backend) Close() error {
+	b.topology.close()
+	b.connector.close()
+	b.efficiency.close()
+	return nil
+}
+
+// Efficiency returns the backend for locks in efficiency mode.
+func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
+
+var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
+
+// maxAnswer bounds one message of a member. The answer to an attach names all leases of
+// a session.
+const maxAnswer = 64 << 20
+
+// windowSize is how many bytes a member may send before the client has read them. With a
+// fixed size gRPC does not measure the connection, for which it would send a ping with
+// almost every answer.
+const windowSize = 1 << 20
+
+// program names this library and its version to the service.
+var program = sync.OnceValue(func() string {
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == "github.com/leased-project/leased" {
+				version = m.Version
+			}
+		}
+	}
+	return "leased-go/" + cmp.Or(version, "unknown")
+})
+
+// newConn returns a connection to a member. gRPC connects on first use.
+func (s *settings) newConn(address string) (*grpc.ClientConn, error) {
+	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithUserAgent(program()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
+	return grpc.NewClient("passthrough:///"+address, append(options, s.dial...)...)
+}

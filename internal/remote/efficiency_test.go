@@ -1,0 +1,193 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const ttl = 10 * time.Second
+
+var request = engine.Request{Nonce: 3, Resources: []fencing.Resource{"a", "b"}, Holder: "worker",
+	Metadata: map[string]string{"job": "x"}}
+
+// grants answers every acquire with a token, and every other call with success.
+func grants(token uint64) func(*pb.Operation) *pb.Answer {
+	return func(op *pb.Operation) *pb.Answer {
+		answer := &pb.Answer{}
+		if op.GetAcquire() != nil {
+			return &pb.Answer{Token: token, Mode: "efficiency", Name: fmt.Sprint("name of ", token)}
+		}
+		for _, l := range op.GetRenew().GetLeases() {
+			answer.Holds = append(answer.Holds, &pb.Hold{Nonce: l.Nonce, Token: l.Token})
+		}
+		return answer
+	}
+}
+
+func fails(err error) func(*pb.Operation) *pb.Answer {
+	return func(*pb.Operation) *pb.Answer { return &pb.Answer{Error: wire.FromError(err)} }
+}
+
+func breaks(*pb.Operation) *pb.Answer { return nil }
+
+func TestCallsCarryTheirLease(t *testing.T) {
+	m := startMember(t)
+	m.answer = grants(12)
+	e := backend(t, nil, m).Efficiency()
+	session := engine.NewSessionID()
+	held, err := e.Acquire(bounded(t), session, ttl, request)
+	require.NoError(t, err)
+	require.Equal(t, engine.Held{Name: "name of 12", Session: session, Nonce: 3, Resources: request.Resources, Token: 12,
+		TTL:    ttl,
+		Holder: "worker", Metadata: request.Metadata}, held)
+	require.NoError(t, e.Renew(bounded(t), []engine.Held{held})[0])
+	require.NoError(t, e.Release(bounded(t), held))
+	received := m.operations()
+	require.Len(t, received, 3)
+	for _, op := range received {
+		require.Equal(t, session[:], op.Session)
+	}
+	require.Equal(t, int64(ttl), received[0].GetAcquire().TtlNanos)
+	require.Equal(t, held, wire.ToHeld(session, received[1].GetRenew().Leases[0]))
+	require.Equal(t, held, wire.ToHeld(session, received[2].GetRelease().Lease))
+}
+
+func TestRenewReportsEachLease(t *testing.T) {
+	m := startMember(t)
+	m.answer = func(op *pb.Operation) *pb.Answer {
+		answer := &pb.Answer{Lost: []*pb.Notice{{Nonce: 3, Lost: wire.FromError(engine.ErrTaken)}}}
+		for _, l := range op.GetRenew().Leases {
+			if l.Nonce != 2 && l.Nonce != 3 {
+				answer.Holds = append(answer.Holds, &pb.Hold{Nonce: l.Nonce, Token: l.Token})
+			}
+		}
+		return answer
+	}
+	e := backend(t, nil, m).Efficiency()
+	session, other := engine.NewSessionID(), engine.NewSessionID()
+	errs := e.Renew(bounded(t), []engine.Held{{Session: other, Nonce: 2}, {Session: session, Nonce: 1},
+		{Session: session, Nonce: 2}, {Session: session, Nonce: 3}})
+	require.Error(t, errs[0], "leases of two sessions are two operations")
+	require.NoError(t, errs[1])
+	require.ErrorIs(t, errs[2], engine.ErrUncertain)
+	require.NotErrorIs(t, errs[2], engine.ErrLost)
+	require.ErrorIs(t, errs[3], engine.ErrTaken)
+	require.Len(t, m.operations(), 2)
+
+	many := make([]engine.Held, 1000)
+	for i := range many {
+		many[i] = engine.Held{Session: session, Nonce: engine.Nonce(i + 10),
+			Metadata: map[string]string{"x": string(make([]byte, 4096))}}
+	}
+	for _, err := range e.Renew(bounded(t), many) {
+		require.NoError(t, err)
+	}
+}
+
+// TestUnansweredAcquireIsReleasedBeforeTheNext checks that a session releases what an
+// acquire without an answer may have been granted, under a name that it never learned.
+func TestUnansweredAcquireIsReleasedBeforeTheNext(t *testing.T) {
+	m := startMember(t)
+	m.answer = breaks
+	s, _, _ := openSession(t, backend(t, nil, m).Efficiency())
+	_, err := s.Acquire(bounded(t), request)
+	require.ErrorIs(t, err, engine.ErrUncertain)
+	require.Equal(t, []string{"acquire"}, calls(m), "one try")
+	m.set(func() { m.answer = grants(7) })
+	again := request
+	again.Repeated = true
+	grant, err := s.Acquire(bounded(t), again)
+	require.NoError(t, err)
+	require.Equal(t, fencing.Token(7), grant.Token)
+	require.Equal(t, []string{"acquire", "release", "acquire"}, calls(m))
+	release := m.operations()[1].GetRelease()
+	require.Empty(t, release.Lease.Name)
+	require.Equal(t, []string{"a", "b"}, release.Lease.Resources)
+	require.Equal(t, uint64(3), release.Nonce)
+}
+
+func TestMemberThatCannotServeIsReplaced(t *testing.T) {
+	a, b := startMember(t), startMember(t)
+	a.answer, b.answer = fails(engine.ErrUnavailable), fails(engine.ErrUnavailable)
+	e := backend(t, nil, a, b).Efficiency()
+	_, err := e.Acquire(bounded(t), engine.NewSessionID(), ttl, request)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	b.set(func() { b.answer = grants(1) })
+	eventually(t, "the other member is used", func() bool {
+		_, err := e.Acquire(bounded(t), engine.NewSessionID(), ttl, request)
+		return err == nil
+	})
+	for range 10 {
+		_, err := e.Acquire(bounded(t), engine.NewSessionID(), ttl, request)
+		require.NoError(t, err, "and stays in use")
+	}
+}
+
+func TestAnswerIsReturnedAfterOneTry(t *testing.T) {
+	for _, want := range []error{
+		engine.ErrHeld, engine.ErrUnsupported, &engine.MigratingError{Resource: "a", From: engine.Efficiency,
+			To: engine.Correctness},
+		&engine.ModeError{Resource: "a", Want: engine.Efficiency, Have: engine.Correctness},
+	} {
+		a, b := startMember(t), startMember(t)
+		a.answer, b.answer = fails(want), fails(want)
+		_, err := backend(t, nil, a, b).Efficiency().Acquire(bounded(t), engine.NewSessionID(), ttl, request)
+		require.Equal(t, want.Error(), err.Error())
+		require.Len(t, append(a.operations(), b.operations()...), 1)
+	}
+}
+
+func TestCallerCancelsAnAcquire(t *testing.T) {
+	m := startMember(t) // sends no answer
+	e := backend(t, []remote.Option{remote.WithTimeout(testTimeout)}, m).Efficiency()
+	ctx, cancel := context.WithCancel(bounded(t))
+	ended := make(chan error, 1)
+	go func() {
+		waiting := request
+		waiting.Wait = true
+		_, err := e.Acquire(ctx, engine.NewSessionID(), ttl, waiting)
+		ended <- err
+	}()
+	eventually(t, "the member received it", func() bool { return len(m.operations()) == 1 })
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// A member that does not know the caller has not read the operation, which goes to
+// another member. Both connections may encode it at the same time.
+func TestRejectedOperationGoesToAnotherMember(t *testing.T) {
+	knows := startMember(t)
+	knows.answer = grants(7)
+	for range 20 {
+		rejects := startMember(t)
+		rejects.rejects = wire.ErrUnauthenticated
+		s, err := backend(t, nil, rejects, knows).Efficiency().Open(bounded(t),
+			engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+		require.NoError(t, err)
+		grant, err := s.Acquire(bounded(t), one(1))
+		require.NoError(t, err)
+		require.Equal(t, fencing.Token(7), grant.Token)
+	}
+}
+
+// A release that a member could not make is an error: the lock is still held.
+func TestFailedReleaseIsReported(t *testing.T) {
+	m := startMember(t)
+	m.answer = fails(engine.ErrUnavailable)
+	e := backend(t, nil, m).Efficiency()
+	held := engine.Held{Name: "name", Session: engine.NewSessionID(), Nonce: 1, Resources: request.Resources, Token: 1,
+		TTL: ttl}
+	require.ErrorIs(t, e.Release(bounded(t), held), engine.ErrUnavailable)
+	m.set(func() { m.answer = fails(engine.ErrNotHeld) })
+	require.NoError(t, e.Release(bounded(t), held), "a lost lease counts as released")
+}

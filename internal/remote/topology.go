@@ -1,0 +1,270 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const (
+	// The pause before the next member is asked grows from minTopologyPause to
+	// maxTopologyPause.
+	minTopologyPause = 50 * time.Millisecond
+	maxTopologyPause = 2 * time.Second
+)
+
+// topologyWatch follows the topology that any member publishes. It starts on first
+// use.
+type topologyWatch struct {
+	settings *settings
+	ctx      context.Context // ends with close
+	cancel   context.CancelFunc
+	start    sync.Once
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	known    bool
+	current  engine.Topology
+	changed  chan struct{}      // closed and replaced after each change of known, current or rejected
+	rejected map[string]error   // members that did not know the caller since the last answer
+	failed   error              // why the last member that was asked sent no topology
+	restart  context.CancelFunc // ends the stream, so that another member is asked
+}
+
+func newTopologyWatch(s *settings) *topologyWatch {
+	w := &topologyWatch{settings: s, changed: make(chan struct{}), rejected: map[string]error{}, restart: func() {}}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+func (w *topologyWatch) close() {
+	w.cancel()
+	w.start.Do(func() {}) // it must not start after close
+	w.running.Wait()
+}
+
+// Topology returns the newest known topology. It may be empty before AwaitTopology
+// returns.
+func (b *Backend) Topology() engine.Topology {
+	topology, _, _ := b.topology.read()
+	return topology
+}
+
+// NextTopology returns the first known topology whose version is above after.
+func (b *Backend) NextTopology(ctx context.Context, after uint64) (engine.Topology, error) {
+	for {
+		topology, known, changed := b.topology.read()
+		if known && topology.Version > after {
+			return topology, nil
+		}
+		select {
+		case <-changed:
+		case <-b.topology.ctx.Done():
+			return engine.Topology{}, errClosed
+		case <-ctx.Done():
+			return engine.Topology{}, context.Cause(ctx)
+		}
+	}
+}
+
+// AwaitTopology waits for the first topology. If no member answers within the
+// timeout of the Backend, the error matches engine.ErrUnavailable; if all members
+// reject the caller, it matches engine.ErrInvalid.
+func (b *Backend) AwaitTopology(ctx context.Context) error {
+	var late <-chan time.Time
+	for {
+		_, known, changed := b.topology.read()
+		if known {
+			return nil
+		}
+		if err := b.topology.rejection(); err != nil {
+			return &rejectedError{err}
+		}
+		if late == nil {
+			timer := time.NewTimer(b.settings.timeout)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return fmt.Errorf("%w: none of %v sent its policies within %v%s", wire.ErrUnreachable,
+				b.settings.endpoints, b.settings.timeout, b.topology.lastFailure())
+		case <-b.topology.ctx.Done():
+			return errClosed
+		case <-ctx.Done():
+			return fmt.Errorf("no member of %v has sent its policies: %w%s", b.settings.endpoints, context.Cause(ctx),
+				b.topology.lastFailure())
+		}
+	}
+}
+
+// rejectedError means that all members reject the caller. It matches engine.ErrInvalid, since a
+// retry does not help, without its text: the request is right, and the credentials are not.
+type rejectedError struct{ err error }
+
+// Error returns the text of a member.
+func (e *rejectedError) Error() string { return "read the policies: " + e.err.Error() }
+
+// Unwrap returns the error of a member.
+func (e *rejectedError) Unwrap() error { return e.err }
+
+// Is makes errors.Is match engine.ErrInvalid.
+func (e *rejectedError) Is(target error) bool { return target == engine.ErrInvalid }
+
+// lastFailure returns why the last member that was asked sent no topology, for an error.
+func (w *topologyWatch) lastFailure() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		return ""
+	}
+	return "; " + w.failed.Error()
+}
+
+// cause returns the text of the error of a call. gRPC puts the cause of a failed connection at its end, in quotes.
+func cause(err error) string {
+	text := status.Convert(err).Message()
+	if _, quoted, ok := strings.Cut(text, `desc = "`); ok {
+		text = strings.TrimSuffix(quoted, `"`)
+	}
+	return strings.TrimPrefix(text, "transport: ")
+}
+
+// RefreshTopology follows another member from now on. Call it when an answer shows
+// that the known topology is stale.
+func (b *Backend) RefreshTopology() {
+	b.topology.mu.Lock()
+	defer b.topology.mu.Unlock()
+	b.topology.restart()
+}
+
+// read returns the newest topology, and a channel that is closed when it changes.
+func (w *topologyWatch) read() (topology engine.Topology, known bool, changed <-chan struct{}) {
+	w.start.Do(func() { w.running.Go(w.run) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current, w.known, w.changed
+}
+
+// rejection returns an error if all members rejected the caller.
+func (w *topologyWatch) rejection() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.rejected) < len(w.settings.endpoints) {
+		return nil
+	}
+	return w.rejected[w.settings.endpoints[0]]
+}
+
+// run follows one member after the other until close.
+func (w *topologyWatch) run() {
+	pause := minTopologyPause
+	next := rand.N(len(w.settings.endpoints))
+	for w.ctx.Err() == nil {
+		var address string
+		address, next = w.settings.Next(w.settings.clock.Now(), next)
+		received, err := w.follow(address)
+		if received {
+			pause = minTopologyPause
+		}
+		w.mu.Lock()
+		w.failed = fmt.Errorf("%s: %s", address, cause(err))
+		if w.settings.requested.Load() {
+			w.failed = fmt.Errorf("%w; the service asks for a client certificate, and the TLS configuration has none: "+
+				"set Certificates in the tls.Config of client.WithTLS", w.failed)
+		}
+		if errors.Is(err, wire.ErrUnauthenticated) {
+			w.rejected[address] = err
+			w.notify()
+		}
+		w.mu.Unlock()
+		if sleep(w.ctx, pause/2+rand.N(pause/2)) != nil {
+			return
+		}
+		pause = min(2*pause, maxTopologyPause)
+	}
+}
+
+// follow receives topologies from one member until the stream ends, and reports
+// whether it received any.
+func (w *topologyWatch) follow(address string) (received bool, err error) {
+	conn, err := w.settings.newConn(address)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	w.mu.Lock()
+	w.restart = cancel
+	w.mu.Unlock()
+	began := w.settings.clock.Now()
+	first := time.AfterFunc(w.settings.ConnectTime(began, address), func() {
+		w.settings.Connected(w.settings.clock.Now(), began, address, ErrSilent, false)
+		cancel()
+	})
+	defer first.Stop()
+	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
+	if err != nil {
+		if first.Stop() {
+			w.settings.Connected(w.settings.clock.Now(), began, address, err, ctx.Err() != nil)
+		}
+		return false, wire.FromStatus(err)
+	}
+	w.running.Go(func() {
+		if errors.Is(WatchSilence(ctx, conn), ErrSilent) {
+			w.settings.FellSilent(w.settings.clock.Now(), address)
+			cancel()
+		}
+	})
+	for {
+		message, err := stream.Recv()
+		if err != nil {
+			return received, wire.FromStatus(err)
+		}
+		if first.Stop() {
+			w.settings.Connected(w.settings.clock.Now(), began, address, nil, false)
+			w.settings.Answered(address)
+		}
+		topology, err := wire.ToTopology(message)
+		if err != nil {
+			return received, err
+		}
+		received = true
+		w.update(topology)
+	}
+}
+
+// update stores a topology unless a newer one is known: a member may be behind. The user
+// is not a part of the version.
+func (w *topologyWatch) update(topology engine.Topology) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.rejected)
+	if w.known && topology.Version <= w.current.Version {
+		user := topology.User
+		if topology = w.current; user == topology.User {
+			return
+		}
+		topology.User = user
+	}
+	w.known, w.current = true, topology
+	w.notify()
+}
+
+// notify wakes the callers that wait for a change. The caller holds mu.
+func (w *topologyWatch) notify() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}

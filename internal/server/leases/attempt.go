@@ -1,0 +1,72 @@
+package leases
+
+import (
+	"context"
+	"crypto/sha256"
+	"net"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// The length of the attempt of an acquire without a session.
+const (
+	minAttempt = 16
+	maxAttempt = 128
+)
+
+// singleID returns the id of the session of an acquire without one. Copies of the call with the
+// same attempt, by the same user, have the same id.
+func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.SessionID {
+	if a.call.Attempt == "" {
+		return newMarkedID(mark)
+	}
+	hash := sha256.Sum256([]byte(auth.UserName(ctx) + "\x00" + a.call.Attempt))
+	id := engine.SessionID(hash[:16])
+	copy(id[:], mark[:])
+	return id
+}
+
+// repeatable reports whether the caller can repeat the call with one outcome.
+func (a *acquisition) repeatable() bool { return a.call.SessionId != "" || a.call.Attempt != "" }
+
+// repeated returns the answer of an earlier copy of a call in efficiency mode, nil if there is
+// none. It renews the lease, because the caller counts its TTL from this copy.
+func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) *pb.AcquireResponse {
+	if a.call.Attempt == "" {
+		return nil
+	}
+	status, err := a.inspect(ctx, a.request.Resources[0])
+	if err != nil {
+		return nil // the attempt itself reports why
+	}
+	for i := range status.Holders {
+		if status.Holders[i].Session != id {
+			continue
+		}
+		held, err := a.redis.find(ctx, a.request.Resources[0], status.Holders[i].Token)
+		if err != nil || !sameLocks(held.Resources, a.request.Resources) ||
+			a.redis.renew(ctx, []engine.Held{held})[0] != nil {
+			return nil
+		}
+		return a.response(engine.Grant{Token: held.Token, Mode: engine.Efficiency}, id, held.TTL)
+	}
+	return nil
+}
+
+// callerName names a holder that gives no name: the user and the address of the caller.
+func callerName(ctx context.Context) string {
+	host := audit.AddressOf(ctx)
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if user := auth.UserName(ctx); user != "" {
+		host = user + "@" + host
+	}
+	if engine.ValidateHolder(host) != nil {
+		return ""
+	}
+	return host
+}

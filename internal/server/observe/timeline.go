@@ -1,0 +1,306 @@
+package observe
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const (
+	// maxEvents and maxRefusals are the numbers of events of one lock, 64 together.
+	// Refused writes are counted apart, so that a writer that was refused many times
+	// does not displace the grants that explain why.
+	maxEvents, maxRefusals = 48, 16
+	// maxBytes bounds the memory of the events of all locks, as accounted by their costs, and
+	// maxRefusalBytes that of the refusals. Any caller may report refusals for many locks:
+	// they displace other refusals, and no events.
+	maxBytes, maxRefusalBytes = 16 << 20, 4 << 20
+	// shards is the number of parts with a lock each, so that a reader of all locks never
+	// holds up the Raft machine for long.
+	shards = 64
+	// lockCost is the memory of a lock without its name and its events: the record and its
+	// place in the map.
+	lockCost = 300
+	// sameTime is how far the times of two reports of one event may differ.
+	sameTime = 2 * time.Second
+)
+
+// Kind is the kind of an event, as the API names it.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Waiting Kind = iota + 1
+	Granted
+	Released
+	Cancelled
+	Expired
+	Broken
+	Ended // the cause is unknown
+)
+
+var kindNames = [...]string{Waiting: "waiting", Granted: "granted", Released: "released", Cancelled: "cancelled",
+	Expired: "expired", Broken: "broken", Ended: "ended"}
+
+// String returns the type of the event in the API.
+func (k Kind) String() string { return kindNames[k] }
+
+// KindOf returns the Kind with a name, or 0 if there is none.
+func KindOf(name string) Kind {
+	for i, known := range kindNames {
+		if known == name && name != "" {
+			return Kind(i)
+		}
+	}
+	return 0
+}
+
+// event is something that happened to a lock.
+type event struct {
+	at      int64 // nanoseconds of Unix time
+	token   fencing.Token
+	nonce   engine.Nonce
+	session engine.SessionID
+	holder  string
+	user    string
+	slot    int32
+	kind    Kind
+	mode    engine.Mode
+}
+
+// sameAttempt reports whether two events belong to one acquisition attempt. A waiter of
+// another process in efficiency mode has a name only.
+func (e *event) sameAttempt(o *event) bool {
+	return e.session == o.session && e.nonce == o.nonce && (e.nonce != 0 || e.holder == o.holder)
+}
+
+// Refusal is a write that a gate refused.
+type Refusal struct {
+	At     time.Time
+	Token  fencing.Token // of the write
+	Mark   fencing.Token // of the gate
+	Holder string
+	User   string
+	Gate   string
+	Reason string
+}
+
+// record is what is known about one lock: its events or its refusals.
+type record struct {
+	name    fencing.Resource
+	events  []event  // oldest first
+	refused *refused // nil in a record of events
+	grants  rate     // in correctness mode
+	dropped bool     // older events were dropped
+	first   [1]event // storage for the event of a lock that is held for long
+}
+
+// refused has the refusals of one lock.
+type refused struct {
+	list  []Refusal // oldest first
+	count int64     // of all refusals
+}
+
+// shard has the records of some locks. When the current generation is full, it replaces
+// the older one. A lock with a new event moves to the current generation.
+type shard struct {
+	mu             sync.Mutex
+	current, older map[fencing.Resource]*record
+	bytes          int // of current
+	full           int // the bytes above which current is replaced
+	dropped        bool
+}
+
+// timeline has the records of all locks. A Recorder has one of events and one of refusals.
+type timeline struct {
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+// newTimeline returns an empty timeline with a bound of its memory.
+func newTimeline(bytes int) *timeline {
+	t := &timeline{seed: maphash.MakeSeed()}
+	for i := range t.shards {
+		t.shards[i].full = bytes / 2 / shards
+	}
+	return t
+}
+
+func (t *timeline) shard(name fencing.Resource) *shard {
+	return &t.shards[maphash.String(t.seed, string(name))%shards]
+}
+
+// record returns the record of a lock, in the current generation. The caller holds mu.
+func (s *shard) record(name fencing.Resource) *record {
+	if s.bytes > s.full || s.current == nil { // also when known records have grown
+		s.dropped = s.dropped || len(s.older) > 0
+		s.older, s.current, s.bytes = s.current, make(map[fencing.Resource]*record, len(s.current)), 0
+	}
+	r := s.current[name]
+	if r != nil {
+		return r
+	}
+	if r = s.older[name]; r != nil {
+		delete(s.older, name)
+	} else {
+		// The name may be part of a log entry.
+		r = &record{name: fencing.Resource(strings.Clone(string(name))), dropped: s.dropped}
+		r.events = r.first[:0]
+	}
+	s.current[r.name] = r
+	s.bytes += r.cost()
+	return r
+}
+
+const eventSize, refusalSize = int(unsafe.Sizeof(event{})), int(unsafe.Sizeof(Refusal{}))
+
+// cost returns the memory of a record.
+func (r *record) cost() int {
+	bytes := lockCost + len(r.name) + cap(r.events)*eventSize
+	for i := range r.events {
+		bytes += r.events[i].texts()
+	}
+	if r.refused == nil {
+		return bytes
+	}
+	bytes += cap(r.refused.list) * refusalSize
+	for i := range r.refused.list {
+		bytes += r.refused.list[i].texts()
+	}
+	return bytes
+}
+
+// texts returns the memory of the texts of an event. Texts that it shares with another
+// event count for both.
+func (e *event) texts() int { return len(e.holder) + len(e.user) }
+
+func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason) }
+
+// add adds an event. It copies the texts, which may be part of a log entry, unless an
+// earlier event has them.
+func (t *timeline) add(name fencing.Resource, e *event, at time.Time, onlyNew bool) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(name)
+	if onlyNew {
+		r.complete(e)
+		if r.knows(e) {
+			return
+		}
+	}
+	if e.kind == Granted && e.mode == engine.Correctness {
+		r.grants.add(at)
+	}
+	holder, user := e.holder, e.user
+	if n := len(r.events); n > 0 && r.events[n-1].holder == holder && r.events[n-1].user == user {
+		holder, user = r.events[n-1].holder, r.events[n-1].user
+	} else {
+		holder, user = strings.Clone(holder), strings.Clone(user)
+	}
+	if len(r.events) == maxEvents {
+		const dropped = maxEvents / 4 // at once, so that the rest is rarely moved
+		for i := range r.events[:dropped] {
+			s.bytes -= r.events[i].texts()
+		}
+		r.events, r.dropped = slices.Delete(r.events, 0, dropped), true
+	}
+	before := cap(r.events)
+	r.events = append(r.events, *e)
+	added := &r.events[len(r.events)-1]
+	added.holder, added.user = holder, user
+	s.bytes += added.texts()
+	if grown := cap(r.events) - before; grown > 0 {
+		s.bytes += grown * eventSize
+		r.first = [len(r.first)]event{} // the events have moved
+	}
+}
+
+// complete fills in the attempt of an event that names a token alone.
+func (r *record) complete(e *event) {
+	for i := range r.events {
+		if o := &r.events[i]; e.nonce == 0 && e.token != fencing.None && o.token == e.token {
+			e.session, e.nonce, e.holder, e.user, e.slot = o.session, o.nonce, o.holder, o.user, o.slot
+		}
+	}
+}
+
+// knows reports whether an event was recorded before, from another source.
+func (r *record) knows(e *event) bool {
+	for i := range r.events {
+		if o := &r.events[i]; o.kind == e.kind && o.sameAttempt(e) &&
+			(e.nonce != 0 || time.Duration(e.at-o.at).Abs() < sameTime) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse adds a refused write.
+func (t *timeline) refuse(name fencing.Resource, refusal Refusal) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(name)
+	if r.refused == nil {
+		r.refused = &refused{}
+	}
+	known := r.refused
+	known.count++
+	if len(known.list) == maxRefusals {
+		s.bytes -= known.list[0].texts()
+		known.list, r.dropped = slices.Delete(known.list, 0, 1), true
+	}
+	before := cap(known.list)
+	known.list = append(known.list, refusal)
+	s.bytes += refusal.texts() + (cap(known.list)-before)*refusalSize
+}
+
+// of returns copies of the events or the refusals of a lock, oldest first.
+func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.current[name]
+	if r == nil {
+		r = s.older[name]
+	}
+	if r == nil {
+		return nil, nil, s.dropped
+	}
+	if r.refused != nil {
+		refusals = slices.Clone(r.refused.list)
+	}
+	return slices.Clone(r.events), refusals, r.dropped
+}
+
+// each calls f for each record, in no order. f must return at once.
+func (t *timeline) each(f func(r *record)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for _, generation := range []map[fencing.Resource]*record{s.current, s.older} {
+			for _, r := range generation {
+				f(r)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// clear forgets all events. Later answers say that some were dropped.
+func (t *timeline) clear() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.dropped = s.dropped || len(s.current)+len(s.older) > 0
+		s.current, s.older, s.bytes = nil, nil, 0
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,74 @@
+package observe
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// eventStream is the stream of a watch in this process.
+type eventStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	events chan *pb.Event
+}
+
+func (s *eventStream) Context() context.Context { return s.ctx }
+
+func (s *eventStream) Send(e *pb.Event) error {
+	s.events <- e
+	return nil
+}
+
+// A watch reports why a lease ended although the call that ended it did not come
+// through this member's API, as when another member led.
+func TestWatchTakesReasonsFromTheLog(t *testing.T) {
+	s := newService(t)
+	var watches []*eventStream
+	prefix := ""
+	for _, request := range []*pb.WatchRequest{{Prefix: &prefix}, {Resource: "a"}} {
+		stream, ended := &eventStream{ctx: t.Context(), events: make(chan *pb.Event, 100)}, make(chan error, 1)
+		go func() { ended <- s.Watch(request, stream) }()
+		t.Cleanup(func() { require.ErrorIs(t, <-ended, context.Canceled) })
+		watches = append(watches, stream)
+	}
+	expect := func(kind string) {
+		t.Helper()
+		for _, w := range watches {
+			select {
+			case e := <-w.events:
+				require.Equal(t, kind, e.Type)
+			case <-time.After(time.Minute):
+				require.FailNow(t, "no event "+kind)
+			}
+		}
+	}
+	session, err := s.router.Raft.Open(t.Context(), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute,
+		Clock: engine.SystemClock()})
+	require.NoError(t, err)
+	expect("synced")
+	for nonce, end := range []struct {
+		reason string
+		do     func(nonce engine.Nonce, token fencing.Token) error
+	}{
+		{"released", func(nonce engine.Nonce, _ fencing.Token) error {
+			return session.Release(t.Context(), engine.Held{Nonce: nonce})
+		}},
+		{"broken", func(_ engine.Nonce, token fencing.Token) error { return s.router.Raft.Break(t.Context(), "a", token) }},
+		{"released", func(engine.Nonce, fencing.Token) error { return session.Close(t.Context()) }},
+	} {
+		grant, err := session.Acquire(t.Context(), engine.Request{Nonce: engine.Nonce(nonce + 1),
+			Resources: []fencing.Resource{"a"}})
+		require.NoError(t, err)
+		expect("granted")
+		require.NoError(t, end.do(engine.Nonce(nonce+1), grant.Token))
+		expect(end.reason)
+	}
+}

@@ -1,0 +1,90 @@
+package routing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// joinRetryInterval is the time between two calls to the members of the cluster
+// that this member joins.
+const joinRetryInterval = 200 * time.Millisecond
+
+// Join makes this member, whose node is new, join the cluster of the members at
+// these API addresses. It retries until ctx ends while no member can be reached or
+// the cluster has no leader.
+func (r *Router) Join(ctx context.Context, addresses ...string) error {
+	return r.Node.Join(ctx, &membership{router: r, seeds: addresses})
+}
+
+// membership is a raftstore.Membership that calls the leader of another cluster. It
+// finds the leader by the addresses in not-leader errors: this member is not in that
+// cluster yet, so that its node does not know the leader.
+type membership struct {
+	router *Router
+	seeds  []string
+	leader string
+}
+
+var _ raftstore.Membership = (*membership)(nil)
+
+func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
+	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.router.Address, HasState: j.HasState}
+	err = m.call(ctx, func(c pb.ClusterServiceClient) error {
+		response, err := c.AddLearner(ctx, request)
+		index = response.GetIndex()
+		return err
+	})
+	return index, err
+}
+
+func (m *membership) Promote(ctx context.Context, id string, applied uint64) error {
+	err := m.call(ctx, func(c pb.ClusterServiceClient) error {
+		_, err := c.Promote(ctx, &pb.PromoteRequest{Id: id, Applied: applied})
+		return err
+	})
+	if errors.Is(err, wire.ErrBehind) {
+		return fmt.Errorf("%w: %w", raftstore.ErrBehind, err)
+	}
+	return err
+}
+
+// call calls the leader that was named last, or the seeds in turn, until one
+// answers or ctx ends. All calls are idempotent.
+func (m *membership) call(ctx context.Context, call func(pb.ClusterServiceClient) error) error {
+	for n := 0; ; n++ {
+		address := m.leader
+		if address == "" {
+			address = m.seeds[n%len(m.seeds)]
+		}
+		err := m.router.dial(address, func(conn *grpc.ClientConn) error {
+			return wire.FromStatus(call(pb.NewClusterServiceClient(conn)))
+		})
+		var notLeader *wire.NotLeaderError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &notLeader):
+			m.leader = notLeader.Leader
+		case errors.Is(err, wire.ErrUnauthenticated):
+			return fmt.Errorf("%s: %w; check that secret-file has the secret of a user that all members know", address, err)
+		case errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
+			m.leader = ""
+		default:
+			return err
+		}
+		select {
+		case <-time.After(joinRetryInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", context.Cause(ctx), address, err)
+		}
+	}
+}

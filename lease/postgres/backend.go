@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Backend is an engine.Backend on the functions in a PostgreSQL database.
+type Backend struct {
+	pool     *pgxpool.Pool
+	logger   *slog.Logger
+	listener *listener
+	// Calls for one lock.
+	acquires, releases *batches
+}
+
+var _ engine.Backend = (*Backend)(nil)
+
+// New returns a Backend on the database of pool, in which DDL was run. It uses one more
+// connection while it has waiters. Close it before the pool.
+func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend, error) {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	b := &Backend{pool: pool, logger: logger}
+	b.listener = newListener(pool, logger)
+	b.acquires, b.releases = newBatches(b.runAcquires), newBatches(b.runReleases)
+	if _, err := b.Inspect(ctx, "leased"); err != nil {
+		return nil, fmt.Errorf("use the database: %w", err)
+	}
+	return b, nil
+}
+
+// Close ends the connection that wakes waiters. It leaves leases and sessions as they are.
+func (b *Backend) Close() { b.listener.close() }
+
+// Open returns a session. The database keeps leases, not sessions, so it does not call the
+// database.
+func (b *Backend) Open(_ context.Context, config engine.SessionConfig) (engine.Session, error) {
+	if config.Clock == nil {
+		config.Clock = engine.SystemClock()
+	}
+	return &session{backend: b, config: config}, nil
+}
+
+// partyColumns are the columns of leased_inspect that party reads.
+const partyColumns = "i.token, i.attempt, i.owner::text, i.holder, " +
+	"CASE jsonb_typeof(i.metadata) WHEN 'object' THEN i.metadata END, i.since, i.remaining"
+
+// Inspect returns the holder and the waiters of a lock.
+func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
+	status := engine.Status{Resource: resource, Mode: engine.Correctness}
+	rows, err := b.pool.Query(ctx, "SELECT "+partyColumns+" FROM leased_inspect($1) i", string(resource))
+	if err != nil {
+		return status, failure(ctx, "inspect", resource, err)
+	}
+	parties, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.Party, error) { return party(row) })
+	if err != nil {
+		return status, failure(ctx, "inspect", resource, err)
+	}
+	for _, p := range parties {
+		add(&status, p)
+	}
+	return status, nil
+}
+
+// add adds a holder or a waiter to a status.
+func add(status *engine.Status, p engine.Party) {
+	if p.Token.Valid() {
+		status.Holders = append(status.Holders, p)
+	} else {
+		status.Waiters = append(status.Waiters, p)
+	}
+}
+
+// party reads a row of leased_inspect, and the columns that follow.
+func party(row pgx.CollectableRow, others ...any) (engine.Party, error) {
+	var (
+		p               engine.Party
+		token           int64
+		attempt, holder *string
+		metadata        map[string]any // callers of the functions may use any value
+		remaining       *time.Duration
+	)
+	if err := row.Scan(append([]any{&token, &attempt, &p.User, &holder, &metadata, &p.Since, &remaining},
+		others...)...); err != nil {
+		return p, err
+	}
+	p.Token = fencing.Token(token)
+	if holder != nil {
+		p.Holder = *holder
+	}
+	for key, value := range metadata {
+		if p.Metadata == nil {
+			p.Metadata = map[string]string{}
+		}
+		p.Metadata[key] = fmt.Sprint(value)
+	}
+	if remaining != nil {
+		p.TTL = *remaining
+	}
+	if attempt != nil {
+		p.Session, p.Nonce = parseAttempt(*attempt)
+	}
+	return p, nil
+}
+
+// watchPause is the time between two looks at a watched lock.
+const watchPause = 250 * time.Millisecond
+
+// Watch asks for the status of a lock four times per second, since a notification for each
+// change would slow down every transaction of the database.
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
+	last := "none"
+	for {
+		status, err := b.Inspect(ctx, resource)
+		if err != nil {
+			return err
+		}
+		if now := describe(status); now != last {
+			last = now
+			changed(status)
+		}
+		if err := pause(ctx, watchPause); err != nil {
+			return err
+		}
+	}
+}
+
+// describe returns a text that differs if the holders or the waiters do.
+func describe(status engine.Status) string {
+	var b strings.Builder
+	for _, p := range append(status.Holders, status.Waiters...) {
+		fmt.Fprintf(&b, "%d %q %s %d %v\n", p.Token, p.Holder, p.Session, p.Nonce, p.Since)
+	}
+	return b.String()
+}
+
+// pause waits for d.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// codeEnded is the SQLSTATE of an attempt that has ended.
+const codeEnded = "LL001"
+
+// failure returns the error of a call. A statement that the database refused had no effect. A
+// connection that ended may have lost the answer of a commit.
+func failure(ctx context.Context, call string, resource fencing.Resource, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	kind := engine.ErrUncertain
+	var (
+		refused   *pgconn.PgError
+		noConnect *pgconn.ConnectError
+	)
+	if errors.As(err, &refused) {
+		kind = refusalKind(refused)
+	}
+	// Nothing was sent.
+	if errors.Is(kind, engine.ErrUncertain) && (errors.As(err, &noConnect) || pgconn.SafeToRetry(err)) {
+		kind = engine.ErrUnavailable
+	}
+	return fmt.Errorf("%s %q: %w: %s", call, string(resource), kind, err.Error())
+}
+
+// refusalKind returns the sentinel for an error of the database.
+func refusalKind(err *pgconn.PgError) error {
+	switch {
+	case err.Code == codeEnded:
+		return engine.ErrHeld
+	case err.Code == "LL002", strings.HasPrefix(err.Code, "22"), strings.HasPrefix(err.Code, "23"):
+		return engine.ErrInvalid
+	case err.Code == "42501":
+		return fmt.Errorf("%w: grant the role EXECUTE on the function", engine.ErrForbidden)
+	case strings.HasPrefix(err.Code, "28"):
+		return fmt.Errorf("%w: the database does not accept the role or its password", engine.ErrForbidden)
+	case err.Code == "3D000":
+		return fmt.Errorf("%w: create the database, or name another one", engine.ErrInvalid)
+	case err.Code == "42883", err.Code == "42P01", err.Code == "3F000":
+		return fmt.Errorf("%w: the functions are not in the search path of the database; run 'leased postgres ddl' there",
+			engine.ErrInvalid)
+	case strings.HasPrefix(err.Code, "57P"): // the server ends the connection, perhaps after the commit
+		return engine.ErrUncertain
+	}
+	return engine.ErrUnavailable
+}

@@ -1,0 +1,19 @@
+// Package postgres provides leases in a PostgreSQL database, for programs that run no lock
+// service. A grant is a committed transaction, so a lock has one holder at a time, by the
+// database's clock, and tokens keep growing while the database keeps what it has committed.
+//
+// A client that was paused may still act as if it held a lock, so a lock without a gate in
+// front of the data is only a hint here too. The database and a lock service are two
+// authorities: a resource must get its tokens from one of them. Shared leases and permits
+// are not supported.
+//
+// Tokens rise by 2^32 when the database is promoted, recovered to an earlier time or loaded
+// from a dump, because it may have forgotten grants. A copy of its files that is started
+// again after newer ones were used is not noticed: raise the tokens with leased_raise first.
+//
+// The rules are SQL functions, which any program can call (schema/*.sql; [DDL] returns
+// them): a lock, its token, the fence and the write can share one transaction.
+//
+// The nouns, in reading order: [Backend] (backend.go), its sessions (session.go), the calls, which
+// share transactions (calls.go), and the listener, which wakes waiters (listener.go).
+package postgres

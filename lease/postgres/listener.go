@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// listener wakes waiters by LISTEN, on a connection of its own while there are any. A
+// notification is a hint: waiters also ask by themselves.
+type listener struct {
+	pool   *pgxpool.Pool
+	logger *slog.Logger
+	name   string // of the channel
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu        sync.Mutex
+	waiters   map[string]chan fencing.Token // by attempt
+	running   bool
+	listening bool // notifications arrive
+	warned    bool
+}
+
+func newListener(pool *pgxpool.Pool, logger *slog.Logger) *listener {
+	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(),
+		waiters: map[string]chan fencing.Token{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+func (l *listener) close() {
+	l.mu.Lock() // add starts nothing from now on
+	l.cancel()
+	l.mu.Unlock()
+	l.done.Wait()
+}
+
+// channel returns the channel to notify, and whether notifications arrive.
+func (l *listener) channel() (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.name, l.listening
+}
+
+// add returns a channel that receives the token of the attempt, or none when the attempt should ask
+// again. done ends that.
+func (l *listener) add(attempt string) (woken <-chan fencing.Token, done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := make(chan fencing.Token, 1)
+	l.waiters[attempt] = c
+	if !l.running && l.ctx.Err() == nil {
+		l.running = true
+		l.done.Go(l.run)
+	}
+	return c, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.waiters, attempt)
+	}
+}
+
+// wake wakes one waiter, or all of them if the attempt is empty. The token is none if the waiter must ask
+// for it.
+func (l *listener) wake(attempt string, token fencing.Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wake := func(c chan fencing.Token) {
+		select {
+		case c <- token:
+		default:
+		}
+	}
+	if c, ok := l.waiters[attempt]; ok {
+		wake(c)
+	}
+	if attempt == "" {
+		for _, c := range l.waiters {
+			wake(c)
+		}
+	}
+}
+
+// idle is the time without waiters after which the connection is given back.
+const idle = 30 * time.Second
+
+// run listens until there are no waiters.
+func (l *listener) run() {
+	for l.ctx.Err() == nil {
+		err := l.listen()
+		l.mu.Lock()
+		l.listening = false
+		if err == nil && len(l.waiters) == 0 {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		if impossible(err) && !l.warned && l.ctx.Err() == nil {
+			l.warned = true
+			l.logger.Warn("waiters ask the database again and again, because notifications do not arrive; "+
+				"give them a connection that is not pooled by transaction", "err", err)
+		}
+		l.mu.Unlock()
+		_ = pause(l.ctx, 5*time.Second)
+	}
+}
+
+// impossible reports whether notifications cannot arrive on these connections, in contrast to a
+// connection that was lost.
+func impossible(err error) bool {
+	var (
+		refused   *pgconn.PgError
+		noConnect *pgconn.ConnectError
+	)
+	return errors.Is(err, errSilent) || errors.As(err, &refused) && !errors.As(err, &noConnect) &&
+		!strings.HasPrefix(refused.Code, "57P")
+}
+
+// errSilent: a notification that was sent as a test has not arrived.
+var errSilent = errors.New("a test notification did not arrive")
+
+// listen takes a connection and wakes waiters until it fails, or until nobody has waited for
+// some time.
+func (l *listener) listen() error {
+	pooled, err := l.pool.Acquire(l.ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack() // LISTEN belongs to the connection
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(l.ctx, "LISTEN "+l.name); err != nil {
+		return err
+	}
+	if _, err := l.pool.Exec(l.ctx, "SELECT pg_notify($1, '')", l.name); err != nil {
+		return err
+	}
+	limit := 2 * time.Second // for the test notification
+	for {
+		ctx, cancel := context.WithTimeout(l.ctx, limit)
+		n, err := conn.WaitForNotification(ctx)
+		cancel()
+		l.mu.Lock()
+		silent := !l.listening
+		waiting := len(l.waiters) > 0
+		l.listening = l.listening || err == nil
+		l.mu.Unlock()
+		switch {
+		case err == nil:
+			limit = idle
+			l.wake(n.Payload, fencing.None) // the test wakes all: they ask again with notifications
+		case l.ctx.Err() != nil || ctx.Err() == nil:
+			return err
+		case silent:
+			return errSilent
+		case !waiting:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
+)
+
+// cutConn is a connection that ends when left reads and writes of all connections are over.
+type cutConn struct {
+	net.Conn
+	left *atomic.Int64
+}
+
+func (c cutConn) cut() bool {
+	if c.left.Add(-1) != 0 {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+func (c cutConn) Read(b []byte) (int, error) {
+	if c.cut() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return c.Conn.Read(b)
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	if c.cut() {
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(b)
+}
+
+// The connection is lost at every message of a lease, from the first one to the last one. Calls
+// that are repeated succeed, and an attempt has one token.
+func TestConnectionLostAtEveryMessage(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	whole := database(t, shared.Get(t).DSN)
+	var left atomic.Int64
+	config := whole.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return cutConn{conn, &left}, err
+	}
+	repeat := func(call func() error) {
+		t.Helper()
+		for {
+			err := call()
+			if err == nil {
+				return
+			}
+			require.True(t, errors.Is(err, engine.ErrUncertain) || errors.Is(err, engine.ErrUnavailable), "%v", err)
+		}
+	}
+	for cut := int64(1); left.Load() <= 0; cut++ {
+		left.Store(cut)
+		pool, err := pgxpool.NewWithConfig(ctx, config.Copy())
+		require.NoError(t, err)
+		var b *postgres.Backend
+		repeat(func() (err error) { b, err = postgres.New(ctx, pool, nil); return err })
+		s, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
+		require.NoError(t, err)
+		resource := fencing.Resource(fmt.Sprintf("cut/%d", cut))
+		var granted engine.Grant
+		repeat(func() (err error) {
+			granted, err = s.Acquire(ctx, engine.Request{Nonce: 1, Resources: []fencing.Resource{resource}})
+			return err
+		})
+		held := engine.Held{Nonce: 1, Resources: []fencing.Resource{resource}, Name: granted.Name}
+		repeat(func() error {
+			extended, err := s.Renew(ctx, held)
+			if err == nil {
+				require.Equal(t, []engine.Nonce{1}, extended)
+			}
+			return err
+		})
+		repeat(func() error { return s.Release(ctx, held) })
+		require.Greater(t, grant(t, whole, string(resource)), int64(granted.Token), "the lock is free")
+		b.Close()
+		pool.Close()
+	}
+}
+
+// A transaction that is left open is ended by the server, and its grant never was.
+func TestIdleTransactionIsEnded(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	conn := connect(t, pool.Config().ConnString())
+	run(t, conn, "SET search_path = "+pool.Config().ConnConfig.RuntimeParams["search_path"],
+		"SET idle_in_transaction_session_timeout = '3 s'", "BEGIN")
+	undone := grant(t, conn, "a")
+	require.Greater(t, grant(t, pool, "a"), undone, "it waits for the end of the transaction")
+}
+
+// An acquire that arrives late, after the release and after another lease, is not granted.
+func TestLateCopyAfterAnotherLease(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	ctx := testserver.Context(t)
+	acquire := func(attempt string) error {
+		_, err := pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], 'h', '1 min', $1)", attempt)
+		return err
+	}
+	for _, attempt := range []string{"the first attempt", "the second attempt"} {
+		require.NoError(t, acquire(attempt))
+		_, err := pool.Exec(ctx, "SELECT leased_release(ARRAY['a'], $1)", attempt)
+		require.NoError(t, err)
+	}
+	require.ErrorContains(t, acquire("the first attempt"), "LL001")
+}
+
+// A session remembers that a call of an attempt was not answered, so a copy of it that arrives
+// after the release and another lease is not granted.
+func TestUnansweredAttemptIsRemembered(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	b := backend(t, database(t, shared.Get(t).DSN))
+	s, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
+	require.NoError(t, err)
+	request := engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Acquire(gone, request)
+	require.ErrorIs(t, err, context.Canceled)
+	for _, nonce := range []engine.Nonce{1, 2} {
+		request.Nonce = nonce
+		_, err = s.Acquire(ctx, request)
+		require.NoError(t, err)
+		require.NoError(t, s.Release(ctx, engine.Held{Nonce: nonce, Resources: request.Resources}))
+	}
+	request.Nonce = 1
+	_, err = s.Acquire(ctx, request)
+	require.ErrorIs(t, err, engine.ErrHeld)
+}

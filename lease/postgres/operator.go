@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// List returns the locks that are held, begin with prefix and come after a name, in the order
+// of their names, with their waiters. It returns up to 1,000 locks; no locks are the end.
+func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource) (page []engine.Status, err error) {
+	rows, err := b.pool.Query(ctx, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
+		"leased_inspect(l.resource) WITH ORDINALITY i "+
+		"ORDER BY l.resource COLLATE \"C\", ordinality", prefix, string(after))
+	if err != nil {
+		return nil, failure(ctx, "list", fencing.Resource(prefix), err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		p, err := party(rows, &name)
+		if err != nil {
+			return nil, failure(ctx, "list", fencing.Resource(prefix), err)
+		}
+		if len(page) == 0 || string(page[len(page)-1].Resource) != name {
+			page = append(page, engine.Status{Resource: fencing.Resource(name), Mode: engine.Correctness})
+		}
+		add(&page[len(page)-1], p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, failure(ctx, "list", fencing.Resource(prefix), err)
+	}
+	return page, nil
+}
+
+// Renew extends the lease of this role with a token. Without a ttl it extends the lease by the TTL that it
+// has. It returns the TTL. metadata replaces that of the lease, unless it is nil.
+func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fencing.Token, ttl time.Duration,
+	metadata map[string]string) (time.Duration, error) {
+	err := b.pool.QueryRow(ctx, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
+		"leased_renew(i.resources, array_fill(i.attempt, ARRAY[cardinality(i.resources)]), $3, $4) r "+
+		"WHERE i.token = $2 AND r.locks = cardinality(i.resources)", string(resource), int64(token),
+		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, metadata).Scan(&ttl)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, notHeld("renew", resource, token)
+	}
+	if err != nil {
+		return 0, failure(ctx, "renew", resource, err)
+	}
+	return ttl, nil
+}
+
+// Release ends the lease of this role with a token.
+func (b *Backend) Release(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	return b.end(ctx, "release", resource, token,
+		"SELECT leased_release(i.resources, i.attempt) FROM leased_inspect($1) i WHERE i.token = $2 AND i.attempt IS NOT "+
+			"NULL")
+}
+
+// Break ends a lease on behalf of an operator.
+func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	return b.end(ctx, "break", resource, token, "SELECT leased_break($1, $2)")
+}
+
+// end calls a function that ends a lease.
+func (b *Backend) end(ctx context.Context, call string, resource fencing.Resource, token fencing.Token,
+	sql string) error {
+	var ended bool
+	err := b.pool.QueryRow(ctx, sql, string(resource), int64(token)).Scan(&ended)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return failure(ctx, call, resource, err)
+	}
+	if !ended {
+		return notHeld(call, resource, token)
+	}
+	return nil
+}
+
+func notHeld(call string, resource fencing.Resource, token fencing.Token) error {
+	return fmt.Errorf("%s %q: %w with token %d", call, string(resource), engine.ErrNotHeld, token)
+}
+
+// Raise makes all later tokens larger than floor, and returns the largest token until now.
+func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.Token, err error) {
+	var raised int64
+	if err := b.pool.QueryRow(ctx, "SELECT leased_raise($1)", int64(floor)).Scan(&raised); err != nil {
+		return fencing.None, failure(ctx, "raise the tokens", "", err)
+	}
+	return fencing.Token(raised), nil
+}
+
+// CloseLock takes a free lock for good: another lock service grants it from now on. It returns a
+// token above all tokens of the lock. Break opens the lock again.
+func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	var token *int64
+	if err := b.pool.QueryRow(ctx, "SELECT leased_close($1)", string(resource)).Scan(&token); err != nil {
+		return fencing.None, failure(ctx, "close", resource, err)
+	}
+	if token == nil {
+		return fencing.None, fmt.Errorf("close %q: %w", string(resource), engine.ErrHeld)
+	}
+	return fencing.Token(*token), nil
+}

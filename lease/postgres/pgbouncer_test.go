@@ -1,0 +1,75 @@
+package postgres_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/logtest"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
+)
+
+// warning is logged when waiters are not notified.
+const warning = "waiters ask the database again and again, because notifications do not arrive; " +
+	"give them a connection that is not pooled by transaction"
+
+// A waiter behind PgBouncer is granted the lock in every pool mode: notified in session mode,
+// by asking again in the others.
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t)
+	run(t, connect(t, server.DSN), postgres.DDL())
+	for _, mode := range []string{"session", "transaction", "statement"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			ctx := testserver.Context(t)
+			bouncer, err := testserver.StartPgBouncer(server, mode)
+			require.NoError(t, err)
+			t.Cleanup(bouncer.Stop)
+			config, err := pgxpool.ParseConfig(bouncer.DSN)
+			require.NoError(t, err)
+			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // no prepared statements
+			log := logtest.New(slog.LevelWarn)
+			client := func() *lease.Client {
+				pool, err := pgxpool.NewWithConfig(ctx, config)
+				require.NoError(t, err)
+				t.Cleanup(pool.Close)
+				b, err := postgres.New(ctx, pool, log.Logger())
+				require.NoError(t, err)
+				t.Cleanup(b.Close)
+				c, err := lease.New(b, lease.WithPolicies(engine.Policy{TTL: 20 * time.Second}))
+				require.NoError(t, err)
+				return c
+			}
+			resource := fencing.Resource("bounced/" + mode)
+			held, err := client().Acquire(ctx, resource)
+			require.NoError(t, err)
+			granted := make(chan *lease.Lease)
+			waiter := client()
+			go func() {
+				l, err := waiter.Acquire(ctx, resource)
+				require.NoError(t, err)
+				granted <- l
+			}()
+			testserver.Eventually(t, "the waiter is queued", func() bool {
+				status, err := waiter.Inspect(ctx, resource)
+				return err == nil && len(status.Waiters) == 1
+			})
+			if mode != "session" {
+				testserver.Eventually(t, "a warning", func() bool { return log.Count(warning) > 0 })
+			}
+			require.NoError(t, held.Release(ctx))
+			l := testserver.Receive(t, granted)
+			require.True(t, l.Token().Newer(held.Token()))
+			require.NoError(t, l.Release(ctx))
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+// step is by how much tokens rise when the database may have forgotten grants.
+const step = 1 << 32
+
+// grant takes a lock for a minute and returns its token, 0 if it is held.
+func grant(t *testing.T, q querier, resource string) (token int64) {
+	t.Helper()
+	require.NoError(t, q.QueryRow(testserver.Context(t),
+		"SELECT coalesce(token, 0) FROM leased_acquire(ARRAY[$1], 'test', '1 min', gen_random_uuid()::text)",
+		resource).Scan(&token))
+	return token
+}
+
+// grantSet takes two locks for a minute and returns their token, 0 if one is held.
+func grantSet(t *testing.T, q querier, resource string) (token int64) {
+	t.Helper()
+	require.NoError(t, q.QueryRow(testserver.Context(t),
+		"SELECT coalesce(token, 0) FROM leased_acquire(ARRAY[$1, $1 || '/2'], 'test', '1 min', gen_random_uuid()::text)",
+		resource).Scan(&token))
+	return token
+}
+
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// connect returns a connection to a database whose functions are in the schema public.
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	ctx := testserver.Context(t)
+	var conn *pgx.Conn
+	testserver.Eventually(t, "the database accepts connections", func() bool {
+		var err error
+		conn, err = pgx.Connect(ctx, dsn)
+		return err == nil
+	})
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func run(t *testing.T, conn *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := conn.Exec(testserver.Context(t), s)
+		require.NoError(t, err, s)
+	}
+}
+
+// used takes and breaks a lock, which is granted by a shorter way from then on.
+func used(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	run(t, conn, fmt.Sprintf("SELECT leased_break('used', %d)", grant(t, conn, "used")))
+}
+
+// A standby that missed grants is promoted. Its tokens are above those that it missed.
+func TestTokensGrowAfterPromotion(t *testing.T) {
+	t.Parallel()
+	primary := testserver.Postgres(t)
+	before := connect(t, primary.DSN)
+	run(t, before, postgres.DDL())
+	first := grant(t, before, "a")
+	used(t, before)
+	standby, err := testserver.StartStandby(primary)
+	require.NoError(t, err)
+	t.Cleanup(standby.Stop)
+	after := connect(t, standby.DSN)
+	run(t, after, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+	testserver.Eventually(t, "replication has stopped", func() bool {
+		var receivers int
+		require.NoError(t, after.QueryRow(testserver.Context(t),
+			"SELECT count(*) FROM pg_stat_wal_receiver").Scan(&receivers))
+		return receivers == 0
+	})
+	var missed int64
+	for range 100 {
+		missed = grant(t, before, "missed/"+engine.NewSessionID().String())
+	}
+	require.Greater(t, missed, first+99)
+	primary.Kill()
+	run(t, after, "SELECT pg_promote()")
+	require.Greater(t, grant(t, after, "used"), missed+step/2)
+	require.Zero(t, grant(t, after, "a"), "the lease is held")
+	require.Greater(t, grant(t, after, "b"), missed+step/2)
+	require.Less(t, grant(t, after, "c"), missed+2*step, "the step is taken once")
+}
+
+// A dump is loaded into another database after more grants.
+func TestTokensGrowAfterADump(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t)
+	before := connect(t, server.DSN)
+	run(t, before, postgres.DDL())
+	used(t, before)
+	dump, err := exec.CommandContext(testserver.Context(t), "pg_dump", server.DSN).Output()
+	require.NoError(t, err)
+	var last int64
+	for range 100 {
+		last = grant(t, before, engine.NewSessionID().String())
+	}
+	run(t, before, "CREATE DATABASE loaded")
+	load := exec.CommandContext(testserver.Context(t), "psql", "-q", "-v", "ON_ERROR_STOP=1",
+		"postgres://postgres@"+server.Addr+"/loaded?sslmode=disable")
+	stdin, err := load.StdinPipe()
+	require.NoError(t, err)
+	go func() { _, _ = stdin.Write(dump); _ = stdin.Close() }()
+	output, err := load.CombinedOutput()
+	require.NoError(t, err, string(output))
+	after := connect(t, "postgres://postgres@"+server.Addr+"/loaded?sslmode=disable")
+	run(t, after, "SET search_path = public")
+	require.Greater(t, grant(t, after, "used"), last+step/2)
+	require.Greater(t, grant(t, after, "b"), last+step/2)
+}
+
+// An operator can raise the tokens, never lower them.
+func TestRaise(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	first := grant(t, pool, "a")
+	for _, floor := range []int64{first + 1000, 1} {
+		_, err := pool.Exec(testserver.Context(t), "SELECT leased_raise($1)", floor)
+		require.NoError(t, err)
+		next := grant(t, pool, engine.NewSessionID().String())
+		require.Greater(t, next, max(first, floor))
+		first = next
+	}
+}
+
+// The server is killed again and again while clients work. No token is granted twice, and the
+// fenced counters count every write that succeeded.
+func TestTokensSurviveKills(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t)
+	ctx := testserver.Context(t)
+	setup := connect(t, server.DSN)
+	marks, err := sqlgate.DDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	run(t, setup, postgres.DDL(), marks, "CREATE TABLE counters (id int PRIMARY KEY, n int NOT NULL)",
+		"INSERT INTO counters SELECT i, 0 FROM generate_series(0, 3) i")
+
+	work, stop := context.WithCancel(ctx)
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		tokens  = map[fencing.Token]bool{}
+		written [4]int
+		unknown [4]int
+	)
+	for worker := range 8 {
+		pool, err := pgxpool.New(ctx, server.DSN)
+		require.NoError(t, err)
+		c, err := lease.New(backend(t, pool), lease.WithPolicies(engine.Policy{TTL: 10 * time.Second}))
+		require.NoError(t, err)
+		id := worker % 4
+		resource := fencing.Resource([]string{"k/0", "k/1", "k/2", "k/3"}[id])
+		wg.Go(func() {
+			defer pool.Close()
+			for work.Err() == nil {
+				l, err := c.Acquire(work, resource)
+				if err != nil {
+					continue
+				}
+				mu.Lock()
+				double := tokens[l.Token()]
+				tokens[l.Token()] = true
+				mu.Unlock()
+				if double {
+					t.Errorf("token %d was granted twice", l.Token())
+				}
+				result, err := pool.Exec(ctx, "WITH f AS (SELECT leased_fence($1, $2)) UPDATE counters SET n = n + 1 FROM f "+
+					"WHERE id = $3", string(resource), int64(l.Token()), id)
+				mu.Lock()
+				switch {
+				case err == nil && result.RowsAffected() == 1:
+					written[id]++
+				case err != nil:
+					unknown[id]++
+				}
+				mu.Unlock()
+				_ = l.Release(work)
+			}
+			_ = c.Close(ctx)
+		})
+	}
+	granted := func() int { mu.Lock(); defer mu.Unlock(); return len(tokens) }
+	for range 5 {
+		target := granted() + 40
+		testserver.Eventually(t, "grants go on", func() bool { return granted() >= target })
+		server.Kill()
+		testserver.Eventually(t, "the server starts", func() bool { return server.Restart() == nil })
+	}
+	stop()
+	wg.Wait()
+	check := connect(t, server.DSN)
+	for id := range 4 {
+		var n int
+		require.NoError(t, check.QueryRow(ctx, "SELECT n FROM counters WHERE id = $1", id).Scan(&n))
+		require.GreaterOrEqual(t, n, written[id])
+		require.LessOrEqual(t, n, written[id]+unknown[id])
+	}
+}
+
+// A lock, its token, the fence and the write share one transaction, at every isolation level.
+func TestOneTransaction(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	ctx := testserver.Context(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		resource := "iso/" + string(level)
+		tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		var token int64
+		require.NoError(t, tx.QueryRow(ctx,
+			"SELECT token FROM leased_acquire(ARRAY[$1], 'one', '1 min', 'an attempt of '||$1)", resource).Scan(&token))
+		require.Positive(t, token)
+		var released bool
+		require.NoError(t, tx.QueryRow(ctx, "SELECT leased_release(ARRAY[$1], 'an attempt of '||$1)",
+			resource).Scan(&released))
+		require.True(t, released)
+		require.NoError(t, tx.Commit(ctx))
+		require.Greater(t, grant(t, pool, resource), token)
+	}
+}
+
+// A transaction at a level with a snapshot does not take a lock that was taken after it began.
+func TestSnapshotsDoNotGrantTwice(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	ctx := testserver.Context(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, existed := range []bool{false, true} {
+			resource := "snapshot/" + engine.NewSessionID().String()
+			if existed {
+				_, err := pool.Exec(ctx, "INSERT INTO leased_locks (resource) VALUES ($1)", resource)
+				require.NoError(t, err)
+			}
+			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+			require.NoError(t, err)
+			_, err = tx.Exec(ctx, "SELECT count(*) FROM leased_locks") // takes the snapshot
+			require.NoError(t, err)
+			require.Positive(t, grant(t, pool, resource))
+			var token *int64
+			err = tx.QueryRow(ctx, "SELECT token FROM leased_acquire(ARRAY[$1], 'late', '1 min', gen_random_uuid()::text)",
+				resource).Scan(&token)
+			require.ErrorContains(t, err, "40001")
+			require.NoError(t, tx.Rollback(ctx))
+		}
+	}
+}
+
+// A grant that is rolled back never was, and a prepared one is a grant when it is committed.
+func TestSavepointsAndPreparedTransactions(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	ctx := testserver.Context(t)
+	conn, err := pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	run(t, conn.Conn(), "BEGIN", "SAVEPOINT s")
+	undone := grant(t, conn, "a")
+	run(t, conn.Conn(), "ROLLBACK TO s", "COMMIT")
+	again := grant(t, pool, "a")
+	require.Greater(t, again, undone, "the token of a grant that was rolled back is not used again")
+
+	name := "leased_" + engine.NewSessionID().String()
+	run(t, conn.Conn(), "BEGIN")
+	prepared := grant(t, conn, "b")
+	run(t, conn.Conn(), "PREPARE TRANSACTION '"+name+"'", "COMMIT PREPARED '"+name+"'")
+	require.Positive(t, prepared)
+	require.Zero(t, grant(t, pool, "b"))
+}

@@ -1,0 +1,192 @@
+-- leased_renew(resources, attempts, ttl) extends leases to at least ttl from now, and returns those
+-- that it extended, with the number of their locks. Both arrays have an element for each lock. It
+-- never shortens a lease, because it may be a late copy. Without a ttl each lease is extended by
+-- the ttl that it has. metadata replaces that of the leases.
+--
+--     SELECT * FROM leased_renew(ARRAY['account/7'], ARRAY['f0c9...'], '30 s');
+CREATE OR REPLACE FUNCTION leased_renew(resources text[], attempts text[], ttl interval DEFAULT NULL, metadata jsonb DEFAULT NULL)
+    RETURNS TABLE (attempt text, locks bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    held     record;
+    extended text[];
+BEGIN
+    IF NOT $3 BETWEEN '100 ms' AND '1 day' THEN
+        RAISE EXCEPTION 'leased_renew needs a ttl from 100 ms to 1 day' USING ERRCODE = 'LL002';
+    END IF;
+    FOR held IN SELECT h.resource, h.attempt FROM unnest($1, $2) AS h (resource, attempt) ORDER BY h.resource COLLATE "C" LOOP
+        UPDATE leased_locks l SET ttl = coalesce($3, l.ttl), expires = greatest(l.expires, clock_timestamp() + coalesce($3, l.ttl)),
+                metadata = coalesce($4, l.metadata)
+            WHERE l.resource = held.resource AND l.attempt = held.attempt AND l.owner = session_user AND l.expires > clock_timestamp();
+        IF FOUND THEN
+            extended := extended || held.attempt;
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT e, count(*) FROM unnest(extended) e GROUP BY 1;
+END
+$$;
+
+-- leased_release(resources, attempt) ends an attempt: it releases its locks, or leaves the
+-- queue. It returns whether it held the locks. The attempt will not be granted later, even if a
+-- copy of its acquire arrives then. A caller that got an answer to every acquire of the attempt
+-- may pass false for remember, which saves a row.
+CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, remember boolean DEFAULT true) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    held boolean;
+BEGIN
+    IF cardinality($1) = 1 THEN
+        UPDATE leased_locks l SET attempt = NULL, ended = $2, owner = NULL, holder = NULL, metadata = NULL, resources = NULL, ttl = NULL,
+            granted = NULL, expires = NULL WHERE l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user;
+        held := FOUND;
+        IF held AND EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
+            PERFORM leased_wake($1[1]);
+        END IF;
+    END IF;
+    held := held IS TRUE OR leased_end($1, $2, session_user) > 0;
+    IF remember OR NOT held THEN
+        INSERT INTO leased_ended VALUES ($2, session_user, clock_timestamp()) ON CONFLICT DO NOTHING;
+        DELETE FROM leased_ended e WHERE e.at < clock_timestamp() - interval '1 hour';
+    END IF;
+    RETURN held;
+END
+$$;
+
+-- leased_hold(resource) holds a free lock until the transaction ends, and returns a token, or NULL if the lock is
+-- held or others wait for it. It takes no lease: callers that want the lock wait for the transaction.
+--
+--     BEGIN;
+--     SELECT leased_fence('account/7', leased_hold('account/7'));
+CREATE OR REPLACE FUNCTION leased_hold(resource text) RETURNS bigint LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    mine    bigint;
+    attempt text;
+BEGIN
+    UPDATE leased_locks l SET token = nextval('leased_tokens')
+        WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE
+            AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1) AND EXISTS (SELECT FROM leased_known_origin)
+        RETURNING l.token INTO mine;
+    IF mine IS NULL THEN
+        attempt := gen_random_uuid()::text;
+        SELECT a.token INTO mine FROM leased_acquire(ARRAY[$1], NULL, '1 day', attempt) a;
+        PERFORM leased_release(ARRAY[$1], attempt, false) WHERE mine IS NOT NULL;
+    END IF;
+    RETURN mine;
+END
+$$;
+
+-- leased_releases is leased_release for several attempts, each for one lock, in one transaction, and fails
+-- as leased_acquires does. It returns the waiters with this channel that it granted a lock. They may use their
+-- tokens when the transaction is on disk.
+CREATE OR REPLACE FUNCTION leased_releases(resources text[], attempts text[], channel text) RETURNS TABLE (attempt text, token bigint)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    r     record;
+    freed text[] := '{}';
+    ended text[] := '{}';
+BEGIN
+    FOR r IN UPDATE leased_locks l SET attempt = NULL, ended = a.attempt, owner = NULL, holder = NULL, metadata = NULL, resources = NULL,
+            ttl = NULL, granted = NULL, expires = NULL FROM unnest($1, $2) a (resource, attempt)
+        WHERE l.resource = a.resource AND l.attempt = a.attempt AND l.owner = session_user RETURNING l.resource, a.attempt LOOP
+        freed := freed || r.resource;
+        ended := ended || r.attempt;
+    END LOOP;
+    FOR r IN SELECT DISTINCT w.resource FROM leased_waiters w WHERE w.resource = ANY (freed) LOOP -- seen only now that the rows are locked
+        RETURN QUERY SELECT g.attempt, g.token FROM leased_wake(r.resource, $3) g WHERE g.attempt IS NOT NULL;
+    END LOOP;
+    IF cardinality(ended) < cardinality($1) THEN
+        FOR r IN SELECT * FROM unnest($1, $2) a (resource, attempt) WHERE (a.attempt = ANY (ended)) IS NOT TRUE LOOP
+            PERFORM leased_release(ARRAY[r.resource], r.attempt);
+        END LOOP;
+    END IF;
+END
+$$;
+
+-- leased_break(resource, token) ends a lease of anybody, for operators. It returns whether the
+-- lease existed. Its holder can still write until the next token has entered the gate.
+CREATE OR REPLACE FUNCTION leased_break(resource text, token bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l leased_locks;
+BEGIN
+    SELECT * INTO l FROM leased_locks k WHERE k.resource = $1 AND k.token = $2 AND k.expires > clock_timestamp();
+    IF l.attempt IS NULL OR leased_end(coalesce(l.resources, ARRAY[l.resource]), l.attempt, NULL) = 0 THEN
+        RETURN false;
+    END IF;
+    INSERT INTO leased_ended VALUES (l.attempt, l.owner, clock_timestamp()) ON CONFLICT DO NOTHING;
+    RETURN true;
+END
+$$;
+
+-- leased_raise(floor) makes all later tokens larger than floor, for operators: after a move
+-- from another lock service, or when a copy of the database may have forgotten grants.
+CREATE OR REPLACE FUNCTION leased_raise(floor bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM leased_origin FOR UPDATE;
+    RETURN setval('leased_tokens', greatest(floor, nextval('leased_tokens')));
+END
+$$;
+
+-- leased_close(resource) takes a free lock for good, for operators: another lock service grants
+-- it from now on. It returns a token above all tokens of the lock, or NULL if it is held.
+-- leased_break opens the lock again.
+CREATE OR REPLACE FUNCTION leased_close(resource text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    closed CONSTANT text := 'closed: another lock service grants this lock';
+    mine   bigint;
+BEGIN
+    SELECT l.token INTO mine FROM leased_locks l WHERE l.resource = $1 AND l.expires > clock_timestamp() + interval '1 year';
+    IF mine IS NULL THEN
+        SELECT a.token INTO mine FROM leased_acquire(ARRAY[$1], closed, '1 day', gen_random_uuid()::text) a;
+        UPDATE leased_locks l SET expires = expires + interval '100 years' WHERE l.resource = $1 AND l.token = mine;
+    END IF;
+    RETURN mine;
+END
+$$;
+
+-- leased_inspect(resource) returns the holder of a lock and then its waiters, in order.
+-- leased_list(prefix) returns the leases whose locks begin with prefix, in the order of their
+-- names. Neither shows the attempts of others.
+CREATE OR REPLACE FUNCTION leased_inspect(resource text)
+    RETURNS TABLE (token bigint, attempt text, owner text, holder text, metadata jsonb, since timestamptz, remaining interval,
+        ttl interval, resources text[])
+    LANGUAGE sql AS $$
+    SELECT l.token, CASE WHEN l.owner = session_user THEN l.attempt END, l.owner, l.holder, l.metadata, l.granted,
+        l.expires - clock_timestamp(), l.ttl, coalesce(l.resources, ARRAY[l.resource])
+        FROM leased_locks l WHERE l.resource = $1 AND l.expires > clock_timestamp()
+    UNION ALL (SELECT 0, CASE WHEN w.owner = session_user THEN w.attempt END, w.owner, w.holder, w.metadata, w.queued, NULL, w.ttl, w.resources
+        FROM leased_waiters w WHERE w.resource = $1 AND w.expires > clock_timestamp() ORDER BY w.ticket)
+$$;
+
+CREATE OR REPLACE FUNCTION leased_list(prefix text DEFAULT '', after text DEFAULT '', page integer DEFAULT 1000)
+    RETURNS TABLE (resource text, token bigint, owner text, holder text, metadata jsonb, since timestamptz, remaining interval, waiters bigint)
+    LANGUAGE sql AS $$
+    SELECT l.resource, l.token, l.owner, l.holder, l.metadata, l.granted,
+        l.expires - clock_timestamp(),
+        (SELECT count(*) FROM leased_waiters w WHERE w.resource = l.resource AND w.expires > clock_timestamp())
+    FROM leased_locks l
+    WHERE starts_with(l.resource, prefix) AND l.resource > after AND l.resource >= prefix AND l.expires > clock_timestamp()
+    ORDER BY l.resource LIMIT page
+$$;
+
+-- The functions that callers use run with the rights of their owner, and see no objects of the
+-- caller's search path and no temporary tables. leased_break, leased_raise and
+-- leased_close are for operators: grant EXECUTE to whom it concerns.
+DO $$
+DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN (
+            'leased_current_origin', 'leased_next_token', 'leased_queue', 'leased_wake', 'leased_end', 'leased_acquires', 'leased_releases', 'leased_hold',
+            'leased_acquire', 'leased_renew', 'leased_release', 'leased_inspect', 'leased_list', 'leased_break', 'leased_raise', 'leased_close') LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+        IF split_part(f::text, '(', 1) NOT LIKE ALL (ARRAY['%leased_current_origin', '%leased_next_token', '%leased_queue', '%leased_wake', '%leased_end']) THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f, current_schema());
+        END IF;
+        IF split_part(f::text, '(', 1) LIKE ANY (ARRAY['%leased_acquires', '%leased_releases']) THEN -- by the index, in the order of the arrays
+            EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off'
+                ' SET plan_cache_mode = force_generic_plan SET lock_timeout = ''500 ms''', f);
+        END IF;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,234 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// session is an engine.Session. The database keeps leases, not sessions: the client passes
+// each lease with the call that renews or releases it.
+type session struct {
+	backend *Backend
+	config  engine.SessionConfig
+	// unanswered has the attempts of which a call was not answered: a copy of it may arrive
+	// after the release.
+	unanswered sync.Map
+}
+
+// A waiter asks again after askAgain at the latest, and loses its place if it has not asked
+// for keepPlace.
+const (
+	askAgain  = 5 * time.Second
+	keepPlace = 20 * time.Second
+)
+
+// attempt returns the name of an attempt in the database.
+func (s *session) attempt(nonce engine.Nonce) string {
+	return s.config.ID.String() + "." + strconv.FormatUint(uint64(nonce), 10)
+}
+
+// parseAttempt returns the session and the nonce of an attempt, zero for one of another
+// program.
+func parseAttempt(name string) (engine.SessionID, engine.Nonce) {
+	id, number, _ := strings.Cut(name, ".")
+	session, err := engine.ParseSessionID(id)
+	nonce, numberErr := strconv.ParseUint(number, 10, 64)
+	if err != nil || numberErr != nil {
+		return engine.SessionID{}, 0
+	}
+	return session, engine.Nonce(nonce)
+}
+
+// Acquire requests a grant, and waits for it if the request says so.
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
+	if err := request.Validate(); err != nil {
+		return engine.Grant{}, err
+	}
+	switch {
+	case request.Kind != engine.Exclusive:
+		return engine.Grant{}, fmt.Errorf("%w: PostgreSQL has no %s leases; use a lock service in correctness mode",
+			engine.ErrUnsupported, request.Kind)
+	case request.Mode == engine.Efficiency:
+		return engine.Grant{}, &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Correctness}
+	}
+	if !request.Wait {
+		grant, _, err := s.ask(ctx, request, nil)
+		return grant, err
+	}
+	attempt, keep := s.attempt(request.Nonce), keepPlace
+	woken, done := s.backend.listener.add(attempt)
+	defer done()
+	for look := 0; ; look++ {
+		_, listening := s.backend.listener.channel()
+		sent := s.config.Clock.Now()
+		grant, remaining, err := s.ask(ctx, request, &keep)
+		if !errors.Is(err, engine.ErrHeld) || remaining < 0 {
+			return grant, err
+		}
+		if request.Queued != nil {
+			request.Queued()
+			request.Queued = nil
+		}
+		limit := askAgain
+		if !listening {
+			limit = min(limit, pollPause(look))
+		}
+		select {
+		case token := <-woken:
+			// The lease began after the request that was not granted. If that is long ago, ask what remains.
+			if token.Valid() && s.config.Clock.Now().Since(sent) < s.config.TTL/4 {
+				return engine.Grant{Token: token, Mode: engine.Correctness, Sent: sent, Name: attempt}, nil
+			}
+		case <-time.After(min(limit, max(remaining, time.Millisecond))):
+		case <-ctx.Done():
+			return engine.Grant{}, context.Cause(ctx)
+		}
+	}
+}
+
+// pollPause returns the pause before a waiter without notifications asks again: 10 ms at first,
+// at most a second.
+func pollPause(look int) time.Duration {
+	return min(10*time.Millisecond<<min(look, 7), time.Second)
+}
+
+// ask calls the database once. With a time to wait, an attempt that is not granted is queued.
+// remaining is the time until the present lease ends, negative if the attempt cannot be
+// granted any more.
+func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Duration) (grant engine.Grant,
+	remaining time.Duration, err error) {
+	sent := s.config.Clock.Now()
+	attempt := s.attempt(request.Nonce)
+	arguments := acquisition{holder: request.Holder, ttl: s.config.TTL, wait: wait}
+	if len(request.Metadata) > 0 {
+		text, err := json.Marshal(request.Metadata)
+		if err != nil {
+			return grant, -1, fmt.Errorf("%w: metadata: %w", engine.ErrInvalid, err)
+		}
+		metadata := string(text)
+		arguments.metadata = &metadata
+	}
+	var a answer
+	if len(request.Resources) == 1 {
+		a = s.backend.acquires.do(&call{ctx: ctx, resource: request.Resources[0], attempt: attempt, acquire: arguments})
+	} else {
+		a = s.backend.acquireOne(ctx, request.Resources, attempt, arguments)
+	}
+	if a.err != nil {
+		s.unanswered.Store(request.Nonce, true)
+	}
+	return a.grant(request.Resources[0], sent, s.config.TTL)
+}
+
+// names returns resources as texts.
+func names(resources []fencing.Resource) []string {
+	texts := make([]string, len(resources))
+	for i, r := range resources {
+		texts[i] = string(r)
+	}
+	return texts
+}
+
+// Renew extends leases, and reports those that the database does not have any more to Lost.
+func (s *session) Renew(ctx context.Context, held ...engine.Held) (extended []engine.Nonce, err error) {
+	return s.renew(ctx, s.config.TTL, nil, held...)
+}
+
+// Update renews a lease for its TTL, and sets its metadata.
+func (s *session) Update(ctx context.Context, held engine.Held) error {
+	if err := errors.Join(engine.ValidateTTL(held.TTL), engine.ValidateMetadata(held.Metadata)); err != nil {
+		return err
+	}
+	extended, err := s.renew(ctx, held.TTL, held.Metadata, held)
+	if err == nil && len(extended) == 0 {
+		err = fmt.Errorf("renew %q: %w", string(held.Resources[0]), engine.ErrNotHeld)
+	}
+	return err
+}
+
+// renew extends leases by ttl, and replaces their metadata unless it is empty.
+func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[string]string,
+	held ...engine.Held) (extended []engine.Nonce, err error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	var resources, attempts []string
+	for _, h := range held {
+		for _, name := range h.Resources {
+			resources = append(resources, string(name))
+			attempts = append(attempts, h.Name)
+		}
+	}
+	rows, err := s.backend.pool.Query(ctx, "SELECT attempt, locks FROM leased_renew($1, $2, $3, $4)", resources, attempts,
+		ttl, metadata)
+	if err != nil {
+		return nil, failure(ctx, "renew", held[0].Resources[0], err)
+	}
+	locks := map[string]int{}
+	var (
+		attempt string
+		count   int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&attempt, &count}, func() error { locks[attempt] = count; return nil })
+	if err != nil {
+		return nil, failure(ctx, "renew", held[0].Resources[0], err)
+	}
+	for _, h := range held {
+		switch {
+		case locks[h.Name] == len(h.Resources):
+			extended = append(extended, h.Nonce)
+		case s.config.Lost != nil:
+			s.config.Lost(h.Nonce, engine.ErrNotHeld)
+		}
+	}
+	return extended, nil
+}
+
+// Release ends an attempt, also one that is queued, or whose acquire has not arrived yet.
+func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
+	_, remember := s.unanswered.Load(held.Nonce)
+	attempt := s.attempt(held.Nonce)
+	if remember || len(held.Resources) != 1 {
+		err = s.backend.releaseOne(ctx, held.Resources, attempt, remember)
+	} else {
+		err = s.backend.releases.do(&call{ctx: ctx, resource: held.Resources[0], attempt: attempt}).err
+	}
+	if err == nil {
+		s.unanswered.Delete(held.Nonce)
+	}
+	return err
+}
+
+// Close releases leases.
+func (s *session) Close(ctx context.Context, held ...engine.Held) error {
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	for some := range slices.Chunk(held, 4*batchLimit) {
+		for _, h := range some {
+			wg.Go(func() {
+				if err := s.Release(ctx, h); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed = err
+				}
+			})
+		}
+		wg.Wait()
+	}
+	return failed
+}

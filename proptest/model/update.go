@@ -1,0 +1,26 @@
+package model
+
+import (
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Update raises the TTL of a session, and changes the metadata of a lease.
+func (m *Model) Update(s Session, ttl time.Duration, nonce engine.Nonce, metadata map[string]string) (Outcome,
+	[]Event) {
+	if !m.Open(s) {
+		return Outcome{Code: NoSession}, nil
+	}
+	a := m.live(Attempt{s, nonce})
+	switch {
+	case nonce != 0 && (a == nil || a.state != holding):
+		return Outcome{Code: NotHeld}, nil
+	case len(metadata) > 0:
+		a.request.Metadata = metadata
+	}
+	info := m.sessions[s.ID]
+	info.TTL = max(info.TTL, ttl)
+	m.sessions[s.ID] = info
+	return Outcome{Code: Done}, nil
+}
