@@ -1,0 +1,499 @@
+"""What a client decides, without I/O.
+
+The functions of Core are generators. They yield a Call or a Pause, and receive the answer of
+the call, or the exception of it. The synchronous and the asynchronous client run the same
+generators.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ._clock import Instant, format_duration, parse_duration
+from .errors import Held, LeasedError, LeaseLost, ModeMismatch, Unavailable, Uncertain
+
+T = TypeVar("T")
+Answer = Mapping[str, Any]
+
+ANSWER_LIMIT = 15.0  # seconds until a call counts as lost
+REPEAT = 5.0  # seconds for which a read is repeated
+FOREVER = 3600.0  # the longest wait of one call
+DRIFT = 0.01  # of the TTL: clocks may run at slightly different rates
+KNOWN_MODES = 10_000  # locks whose mode is remembered
+NOTICE = 1.0  # the longest sleep while there are leases: no timer counts while a machine is suspended
+SILENCE = 10.0  # seconds without a line until a stream counts as broken; the service sends one every two
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the service, and the seconds until its answer, or the next line of a stream, counts as lost.
+
+    Lines of a stream are passed to each. A line with an error ends the call.
+    """
+
+    method: str
+    body: Mapping[str, Any]
+    limit: float = ANSWER_LIMIT
+    each: Callable[[Answer], None] | None = None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A pause of some seconds."""
+
+    seconds: float
+
+
+Steps = Generator[Call | Pause, Answer, T]
+
+
+@dataclass(eq=False)
+class KeepAlive:
+    """What one renewal extends: a session with its leases, or a lease in efficiency mode."""
+
+    name: Mapping[str, Any]  # for the service
+    ttl: float
+    renewed: Instant  # from when the TTL counts: before the request was sent
+    grants: set[Grant] = field(default_factory=set)
+    nonce: int = 0
+    busy: bool = False  # a renewal is under way
+    doubt: bool = False  # a lease may be lost: the next renewal tells
+    watched: bool = False  # a stream reports losses
+
+    def left(self) -> float:
+        """Return the seconds until it ends without a renewal."""
+        return self.ttl * (1 - DRIFT) - self.renewed.elapsed()
+
+    def due(self) -> float:
+        """Return the seconds until it must be renewed."""
+        return 0.0 if self.doubt else self.ttl / 3 - self.renewed.elapsed()
+
+    def limit(self) -> float:
+        """Return how long one member may take to answer, so that another one can be asked."""
+        return max(1.0, self.ttl / 3)
+
+    def end(self) -> Call:
+        """Return the call that ends it."""
+        return Call("close-session" if "sessionId" in self.name else "release", self.name, 5.0)
+
+
+@dataclass(eq=False)
+class Grant:
+    """A lease as the core knows it."""
+
+    resources: tuple[str, ...]
+    token: int
+    mode: str
+    slot: int
+    kept: KeepAlive
+    name: Mapping[str, Any]  # for a release
+    lost: Any = None
+    ended: LeasedError | None = None
+
+    def remaining(self) -> float:
+        """Return the seconds for which the lease is valid without a renewal."""
+        return 0.0 if self.ended is not None else max(0.0, self.kept.left())
+
+    def expired(self) -> bool:
+        """Report whether the lease has passed its deadline."""
+        return self.ended is None and self.kept.left() <= 0
+
+    def end(self, cause: LeasedError) -> None:
+        """End the lease for its holder."""
+        if self.ended is None:
+            self.ended = cause
+            self.lost.set()
+
+    def loss(self) -> LeasedError | None:
+        """Return why the lease ended, unless it was released."""
+        if self.expired():
+            return _expired(self)
+        return None if self.ended is None or self.ended.code == "released" else self.ended
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller asks for."""
+
+    resources: tuple[str, ...]
+    ttl: float | None = None
+    wait: float | None = None  # seconds; None waits until the lock is granted
+    shared: bool = False
+    permits: int = 0
+    mode: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self, holder: str) -> dict[str, Any]:
+        body: dict[str, Any] = {"holder": holder}
+        if len(self.resources) == 1:
+            body["resource"] = self.resources[0]
+        else:
+            body["resources"] = list(self.resources)
+        if self.shared:
+            body["shared"] = True
+        if self.permits:
+            body["permits"] = self.permits
+        if self.metadata:
+            body["metadata"] = dict(self.metadata)
+        return body
+
+
+def resources(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one lock, or a set of locks."""
+    return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
+
+
+class Core:
+    """The state of one client.
+
+    event returns the event of a lease that is set when the lease is lost. wake is called when
+    step has something to do. Neither is called while the lock of the core is held.
+    """
+
+    def __init__(self, holder: str, ttl: float, event: Callable[[Grant], Any], wake: Callable[[], None]) -> None:
+        self.holder = holder
+        self.ttl = ttl
+        self.event = event
+        self.wake = wake
+        self.lock = threading.Lock()
+        self.closed = False
+        self.sessions: dict[float, KeepAlive] = {}  # for new leases, by the TTL that was asked for
+        self.kept: set[KeepAlive] = set()
+        self.unwanted: list[tuple[KeepAlive, Call]] = []
+        self.modes: dict[str, str] = {}
+
+    def acquire(self, wanted: Wanted) -> Steps[Grant]:
+        """Acquire a lease. An attempt whose answer was lost is repeated under its nonce, or its random name."""
+        began = Instant.now()
+        attempt = secrets.token_hex(16)
+        ttl = wanted.ttl or self.ttl
+        session: KeepAlive | None = None
+        nonce = failures = 0
+        doubt = False  # the service may have the attempt
+        while True:
+            self._check_open()
+            try:
+                body = wanted.body(self.holder)
+                body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], "correctness")
+                left = FOREVER if wanted.wait is None else min(FOREVER, max(0.0, wanted.wait - began.elapsed()))
+                if body["mode"] == "correctness":
+                    current = yield from self._session(ttl)
+                    if current is not session:
+                        session, nonce, doubt = current, self._next_nonce(current), False
+                    body["sessionId"], body["nonce"] = session.name["sessionId"], nonce
+                else:
+                    session, doubt = None, False
+                    body["ttl"], body["attempt"] = format_duration(ttl), attempt
+                    left = min(left, ANSWER_LIMIT - 5.0)  # it has no place in a queue that a copy could take over
+                body["wait"] = format_duration(left)
+                sent = Instant.now()
+                answer = yield Call("acquire", body, min(ANSWER_LIMIT, left + 5.0))
+                return (yield from self._granted(answer, sent, session, nonce))
+            except ModeMismatch as error:
+                if wanted.mode or not error.mode:
+                    raise
+                self._learn(wanted.resources[0], error.mode)
+                session = None
+                continue
+            except Held:  # the attempt has ended
+                if wanted.wait is not None and began.elapsed() >= wanted.wait:
+                    raise
+                session = None
+            except LeaseLost:  # the next renewal tells whether the session is gone
+                self._retire(session)
+                session = None
+            except (Unavailable, Uncertain) as error:
+                failures += 1
+                doubt = doubt or isinstance(error, Uncertain) and session is not None
+                if wanted.wait is not None and began.elapsed() > wanted.wait + ttl:
+                    self._unwant(session if doubt else None, nonce)
+                    raise
+            except LeasedError:  # the service refused this copy of the attempt
+                self._unwant(session if doubt else None, nonce)
+                raise
+            except BaseException:  # the caller does not wait any more
+                self._unwant(session, nonce)
+                raise
+            try:
+                yield _pause(failures)
+            except BaseException:
+                self._unwant(session, nonce)
+                raise
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LeasedError("the client is closed")
+
+    def _learn(self, name: str, mode: str) -> None:
+        if len(self.modes) >= KNOWN_MODES:
+            self.modes = {}
+        self.modes[name] = mode
+
+    def _next_nonce(self, session: KeepAlive) -> int:
+        with self.lock:
+            session.nonce += 1
+            return session.nonce
+
+    def _session(self, ttl: float) -> Steps[KeepAlive]:
+        """Return the open session for leases of this TTL."""
+        with self.lock:
+            session = self.sessions.get(ttl)
+        if session is not None and session.left() > 0:
+            return session
+        sent = Instant.now()
+        answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
+                            max(1.0, min(ttl, 5.0)))
+        opened = KeepAlive({"sessionId": str(answer["sessionId"])}, parse_duration(str(answer["ttl"])), sent)
+        with self.lock:
+            session = self.sessions.get(ttl)
+            if session is None or session.left() <= 0:
+                session = opened
+            if session is not opened or self.closed:  # another thread was first
+                self.unwanted.append((opened, opened.end()))
+            else:
+                self.sessions[ttl] = opened
+                self.kept.add(opened)
+        self.wake()
+        self._check_open()
+        return session
+
+    def _retire(self, session: KeepAlive | None) -> None:
+        """Do not use a session for new leases."""
+        with self.lock:
+            self.sessions = {ttl: known for ttl, known in self.sessions.items() if known is not session}
+
+    def _granted(self, answer: Answer, sent: Instant, session: KeepAlive | None, nonce: int) -> Steps[Grant]:
+        names = tuple(str(name) for name in answer["resources"])
+        token = int(answer["token"])
+        if session is not None:
+            kept, name = session, _attempt(session, nonce)
+        else:
+            name = {"resource": names[0], "token": token}
+            kept = KeepAlive(name, parse_duration(str(answer["ttl"])), sent)
+        grant = Grant(names, token, str(answer["mode"]), int(answer.get("slot", 0)), kept, name)
+        grant.lost = self.event(grant)
+        try:
+            if session is None and kept.due() <= 0:  # after a wait: it was granted at an unknown time
+                sent = Instant.now()
+                yield Call("renew", name, kept.limit())
+                kept.renewed = sent
+            with self.lock:
+                if kept.left() <= 0 or self.closed or session is not None and session not in self.kept:
+                    raise LeaseLost(f"the lease of {names[0]!r} ended before its grant arrived")
+                kept.grants.add(grant)
+                self.kept.add(kept)
+        except BaseException:
+            with self.lock:
+                self.unwanted.append((kept, Call("release", name, 5.0)))
+            self.wake()
+            raise
+        if session is None:
+            self.wake()
+        return grant
+
+    def release(self, grant: Grant) -> Steps[None]:
+        """Release a lease. It is not used any more even if the call fails."""
+        with self.lock:
+            if grant.ended is not None:
+                return
+            left = grant.remaining()
+            grant.ended = LeaseLost("the lease is released")
+            grant.ended.code = "released"
+            self._leave(grant)
+        call = Call("release", grant.name, grant.kept.limit())
+        try:
+            yield from self.repeat(call, left)
+        except LeaseLost:
+            pass
+        except BaseException:  # the session would keep it
+            with self.lock:
+                self.unwanted.append((grant.kept, call))
+            self.wake()
+            raise
+
+    def describe(self, grant: Grant, metadata: Mapping[str, str]) -> Steps[None]:
+        """Replace the metadata of a lease. The call is a renewal, but the deadline of the holder stays."""
+        body = {"resource": grant.resources[0], "token": grant.token, "metadata": dict(metadata)}
+        yield from self.repeat(Call("renew", body, grant.kept.limit()), grant.remaining())
+
+    def _leave(self, grant: Grant) -> None:
+        grant.kept.grants.discard(grant)
+        if "sessionId" not in grant.kept.name:
+            self.kept.discard(grant.kept)
+
+    def repeat(self, call: Call, seconds: float = REPEAT) -> Steps[Answer]:
+        """Make a call that can be repeated, until it is served or some seconds have passed."""
+        began = Instant.now()
+        failures = 0
+        while True:
+            try:
+                return (yield call)
+            except (Unavailable, Uncertain):
+                failures += 1
+                if began.elapsed() >= seconds:
+                    raise
+            yield _pause(failures)
+
+    def _unwant(self, session: KeepAlive | None, nonce: int) -> None:
+        """Have an attempt released in the background."""
+        if session is not None:
+            with self.lock:
+                self.unwanted.append((session, Call("release", _attempt(session, nonce), 5.0)))
+            self.wake()
+
+    def step(self) -> tuple[list[Steps[None]], list[Steps[None]], float]:
+        """End what has expired. Return what is to be done now, what to watch, and the seconds until the next step.
+
+        The caller runs what is to be done side by side and beside the next steps, so that neither a
+        deadline nor a renewal waits for another call. It may watch nothing.
+        """
+        todo: list[Steps[None]] = []
+        watches: list[Steps[None]] = []
+        expired: list[Grant] = []
+        pause = 60.0
+        with self.lock:
+            current = set(self.sessions.values())
+            for kept in list(self.kept):
+                idle = not kept.grants and kept not in current
+                if kept.left() <= 0 or idle:
+                    self.kept.discard(kept)
+                    self.unwanted.append((kept, kept.end()))  # a late renewal may have kept it
+                    expired += kept.grants
+                    continue
+                if kept.grants and "sessionId" in kept.name and not kept.watched:
+                    kept.watched = True
+                    watches.append(self._watch(kept))
+                if not kept.busy:
+                    if kept.due() <= 0:
+                        kept.busy = True
+                        todo.append(self._renew(kept))
+                    else:
+                        pause = min(pause, kept.due())
+                pause = min(pause, kept.left(), NOTICE)
+            todo += [self._discard(kept, call) for kept, call in self.unwanted]
+            self.unwanted = []
+        for grant in expired:
+            grant.end(_expired(grant))
+        return todo, watches, max(0.0, pause)
+
+    def _renew(self, kept: KeepAlive) -> Steps[None]:
+        """Renew a session or a lease, again and again until a member answers or it has ended."""
+        failures = 0
+        try:
+            while kept in self.kept and kept.left() > 0:
+                with self.lock:
+                    grants = list(kept.grants)
+                sent = Instant.now()
+                kept.doubt = False
+                try:
+                    answer = yield Call("renew", kept.name, kept.limit())
+                except LeaseLost as error:
+                    self._lost(kept, error)
+                    return
+                except LeasedError:  # also a revoked secret: the leases end at their deadline
+                    failures += 1
+                else:
+                    self._extend(kept, grants, sent, {int(token) for token in answer.get("tokens", ())})
+                    return
+                yield _pause(failures)
+        finally:
+            kept.busy = False
+            self.wake()
+
+    def _watch(self, kept: KeepAlive) -> Steps[None]:
+        """Watch a session for losses until it ends. Each of them is confirmed by a renewal.
+
+        Without a stream, renewals tell of losses later.
+        """
+        def told(event: Answer) -> None:
+            tokens = {int(token) for token in event.get("tokens", ())}
+            with self.lock:
+                gone = event["type"] == "synced" and any(grant.token not in tokens for grant in kept.grants)
+            if gone or event["type"] == "lost":
+                kept.doubt = True
+                self.wake()
+
+        while kept in self.kept:
+            try:
+                yield Call("watch-session", kept.name, SILENCE, told)
+            except LeaseLost:
+                kept.doubt = True
+                self.wake()
+            except LeasedError:  # also if another member becomes leader
+                pass
+            yield _pause(6)
+
+    def _extend(self, kept: KeepAlive, grants: list[Grant], sent: Instant, tokens: set[int]) -> None:
+        """Extend the leases that a renewal names. The others were lost."""
+        missing = [grant for grant in grants if grant.token not in tokens]
+        with self.lock:
+            if kept.left() > 0:  # what has expired for its holder stays so
+                kept.renewed = sent
+            for grant in missing:
+                self._leave(grant)
+        for grant in missing:
+            grant.end(LeaseLost(f"the service does not have the lease of {grant.resources[0]!r} any more"))
+
+    def _lost(self, kept: KeepAlive, cause: LeasedError) -> None:
+        """End everything that a lost session keeps."""
+        self._retire(kept)
+        with self.lock:
+            self.kept.discard(kept)
+            grants, kept.grants = kept.grants, set()
+        for grant in grants:
+            grant.end(cause)
+
+    def _discard(self, kept: KeepAlive, call: Call) -> Steps[None]:
+        """Make a call that ends something, until it is served or nothing keeps it alive any more."""
+        began = Instant.now()
+        failures = 0
+        while True:
+            try:
+                yield call
+                return
+            except LeaseLost:
+                return
+            except LeasedError:
+                failures += 1
+            if self.closed or kept not in self.kept and began.elapsed() > kept.ttl:
+                return
+            yield _pause(failures)
+
+    def close(self) -> list[Steps[None]]:
+        """End everything. Return the calls for it, to be run side by side."""
+        with self.lock:
+            self.closed = True
+            kept, self.kept, self.sessions = list(self.kept), set(), {}
+            unwanted = [call for known, call in self.unwanted if known not in kept]
+        for known in kept:
+            for grant in known.grants:
+                grant.end(LeaseLost("the client is closed"))
+        return [self._discard(known, known.end()) for known in kept] + [
+            self._discard(KeepAlive({}, 0.0, Instant.now()), call) for call in unwanted]
+
+    def forget(self) -> None:
+        """Forget everything without a call, in a forked process: the leases belong to the parent."""
+        self.lock = threading.Lock()
+        for kept in self.kept:
+            for grant in kept.grants:
+                grant.end(LeaseLost("the lease belongs to the parent process"))
+        self.kept, self.sessions, self.unwanted = set(), {}, []
+
+
+def _attempt(session: KeepAlive, nonce: int) -> Mapping[str, Any]:
+    return {"sessionId": session.name["sessionId"], "nonce": nonce}
+
+
+def _pause(failures: int) -> Pause:
+    return Pause(min(1.0, 0.02 * 2 ** min(failures, 6)) * random.uniform(0.5, 1.0))
+
+
+def _expired(grant: Grant) -> LeaseLost:
+    error = LeaseLost(f"the lease of {grant.resources[0]!r} was not renewed in time")
+    error.code = "expired"
+    return error

@@ -1,0 +1,196 @@
+"""HTTP connections to the members of a service, with the standard library."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import select
+import socket
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Iterator, Sequence
+
+from ._core import Answer, Call
+from .errors import Invalid, LeasedError, Unavailable, Uncertain, from_answer
+
+LEADER = "Leased-Leader"  # the header of an answer with the address of the leader
+
+
+class Endpoint:
+    """The address of a member."""
+
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Invalid(f"endpoint {url!r}: use a URL such as http://127.0.0.1:7420")
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname
+        self.port = parts.port or 7420
+        self.address = parts.netloc if parts.port else f"{parts.netloc}:{self.port}"
+        self.url = f"{parts.scheme}://{self.address}"
+
+
+class Endpoints:
+    """The members of a service. A member that fails is left for the next one, a follower for the leader."""
+
+    def __init__(self, urls: str | Sequence[str]) -> None:
+        self.all = [Endpoint(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not self.all:
+            raise Invalid("a client needs the address of at least one member")
+        self.current = 0
+
+    def get(self) -> Endpoint:
+        """Return the member to call."""
+        return self.all[self.current % len(self.all)]
+
+    def leave(self, endpoint: Endpoint) -> None:
+        """Do not call a member next. Of many calls that fail together, one counts."""
+        current = self.current
+        if self.all[current % len(self.all)] is endpoint:
+            self.current = current + 1
+
+    def answered(self, endpoint: Endpoint, call: Call, status: int, text: bytes, leader: str | None) -> Answer:
+        """Return an answer, or raise the exception of a failed call."""
+        answer = decode(status, text)
+        if isinstance(answer, Unavailable):  # such as a member that cannot reach the leader
+            self.leave(endpoint)
+        if isinstance(answer, LeasedError):
+            raise answer
+        if "sessionId" in call.body and leader != endpoint.address:  # the member has forwarded it
+            for i, member in enumerate(self.all):
+                if member.address == leader:
+                    self.current = i
+        return answer
+
+    def unreachable(self, cause: BaseException | None) -> LeasedError:
+        """Return the exception for a call that no member has received."""
+        tried = ", ".join(e.url for e in self.all)
+        link = cause
+        while link is not None:
+            if isinstance(link, ssl.SSLCertVerificationError):  # trying again does not help
+                return Invalid(f"the certificate of {tried} is not trusted: {link}",
+                               "pass an ssl_context that trusts the authority of the service")
+            link = link.__cause__ or link.__context__
+        return Unavailable(f"no member of the lock service can be reached at {tried}: {cause}")
+
+
+class Transport:
+    """Calls the service at one of its members."""
+
+    def __init__(self, endpoints: Endpoints, secret: str | None, context: ssl.SSLContext | None) -> None:
+        self.endpoints = endpoints
+        self.headers = {"Content-Type": "application/json", "User-Agent": "leased-python"}
+        if secret is not None:
+            self.headers["Authorization"] = "Bearer " + secret
+        self.context = context
+        self.lock = threading.Lock()
+        self.idle: list[tuple[Endpoint, http.client.HTTPConnection]] = []
+
+    def call(self, call: Call) -> Answer:
+        """Call the service once for each member that refuses connections, at most once otherwise."""
+        cause: Exception | None = None
+        for _ in self.endpoints.all:
+            endpoint = self.endpoints.get()
+            try:
+                connection = self._connect(endpoint, call.limit)
+            except OSError as error:
+                cause = error
+                self.endpoints.leave(endpoint)
+                continue
+            return (self._exchange if call.each is None else self._stream)(endpoint, connection, call)
+        raise self.endpoints.unreachable(cause)
+
+    def _exchange(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
+        with self._sending(endpoint, connection):
+            response = self._send(connection, call)
+            text = response.read()
+        if response.will_close:
+            connection.close()
+        else:
+            with self.lock:
+                self.idle.append((endpoint, connection))
+        return self.endpoints.answered(endpoint, call, response.status, text, response.getheader(LEADER))
+
+    def _stream(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
+        assert call.each is not None
+        with self._sending(endpoint, connection), contextlib.closing(connection):
+            response = self._send(connection, call)
+            for line in response:
+                leader = response.getheader(LEADER)
+                call.each(self.endpoints.answered(endpoint, call, response.status, line, leader))
+        return {}
+
+    def _send(self, connection: http.client.HTTPConnection, call: Call) -> http.client.HTTPResponse:
+        connection.request("POST", "/v1/" + call.method, json.dumps(call.body), self.headers)
+        return connection.getresponse()
+
+    @contextlib.contextmanager
+    def _sending(self, endpoint: Endpoint, connection: http.client.HTTPConnection) -> Iterator[None]:
+        """Close a connection that fails."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            self.endpoints.leave(endpoint)
+            raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def _connect(self, endpoint: Endpoint, limit: float) -> http.client.HTTPConnection:
+        with self.lock:
+            for i, (known, connection) in enumerate(self.idle):
+                if known is endpoint:
+                    del self.idle[i]
+                    if _alive(connection):
+                        connection.sock.settimeout(limit)
+                        return connection
+                    connection.close()
+                    break
+        fresh: http.client.HTTPConnection
+        if endpoint.tls:
+            fresh = http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=min(limit, 3.0),
+                                                context=self.context)
+        else:
+            fresh = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=min(limit, 3.0))
+        fresh.connect()
+        fresh.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        fresh.sock.settimeout(limit)
+        return fresh
+
+    def close(self) -> None:
+        """Close idle connections."""
+        with self.lock:
+            idle, self.idle = self.idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def forget(self) -> None:
+        """Leave the connections to the parent process."""
+        self.lock = threading.Lock()
+        for _, connection in self.idle:
+            if connection.sock is not None:
+                socket.close(connection.sock.detach())  # without the end of TLS, which is the parent's
+        self.idle = []
+
+
+def _alive(connection: http.client.HTTPConnection) -> bool:
+    """Report whether an idle connection is open: the server has sent nothing, not even its end."""
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return not poll.poll(0)
+
+
+def decode(status: int, text: bytes) -> Answer | LeasedError:
+    """Return the answer, or the exception of a failed call. The last line of a stream may be an error, too."""
+    try:
+        answer = json.loads(text or b"{}")
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        refused = 400 <= status < 500 and status not in (408, 429)
+        kind = Invalid if refused else Uncertain
+        return kind(f"the answer with status {status} is not JSON; is this the port of a leased member?")
+    return from_answer(answer) if status != 200 or "code" in answer else answer

@@ -1,0 +1,262 @@
+"""The clients when the service hangs, refuses and forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import leased
+import leased.aio
+from conftest import Member, eventually
+from leased._clock import Instant
+from leased._core import Call
+
+Exchange = Callable[..., Mapping[str, Any]]
+
+
+def intercept(client: leased.Client, hook: Callable[[str, Mapping[str, Any]], None]) -> None:
+    """Run a hook before each call of a client. It may block or raise."""
+    call: Exchange = client._transport._exchange
+
+    def exchange(endpoint: Any, connection: Any, step: Call) -> Mapping[str, Any]:
+        hook(step.method, step.body)
+        return call(endpoint, connection, step)
+
+    client._transport._exchange = exchange  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("prefix", ["strong/", "fast/"])
+def test_renewal_waits_for_no_other_call(service: Member, prefix: str) -> None:
+    """Releases and a renewal that hang delay neither another renewal nor a deadline."""
+    go_on = threading.Event()
+    renewals: list[str] = []
+    with leased.Client(service.url, ttl=9.0) as client:
+        def hang(method: str, body: Mapping[str, Any]) -> None:
+            if method == "release" or body.get("resource") == "fast/hangs":
+                go_on.wait(120)
+            if method == "renew":
+                renewals.append(str(body.get("resource", prefix)))
+
+        hanging = client.lock("fast/hangs").acquire()
+        with client.lock(prefix + "renewed-in-time") as lease:
+            released = [client.lock(f"strong/hanging/{i}").acquire() for i in range(3)]
+            threads = [threading.Thread(target=r.release, daemon=True) for r in released]
+            intercept(client, hang)
+            for thread in threads:
+                thread.start()
+            assert hanging.lost.wait(60)
+            eventually("renewals", lambda: renewals.count(lease.resource if prefix == "fast/" else prefix) > 3)
+            assert not lease.lost.is_set()
+            go_on.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_refused_renewal_ends_only_its_lease(service: Member) -> None:
+    """A secret or a right that is revoked ends a lease at its deadline, and no other lease."""
+    with leased.Client(service.url, ttl=9.0) as client:
+        def refuse(method: str, body: Mapping[str, Any]) -> None:
+            if method == "renew" and body.get("resource") == "fast/forbidden":
+                raise leased.Forbidden("the right is revoked")
+
+        with client.lock("fast/allowed") as allowed, pytest.raises(leased.LeaseLost):
+            with client.lock("fast/forbidden") as lease:
+                intercept(client, refuse)
+                assert lease.lost.wait(60)
+                assert not allowed.lost.is_set()
+
+
+def test_session_that_ends_before_the_acquire(service: Member) -> None:
+    """An acquire whose session has ended opens another one, and the other leases of the session are lost."""
+    with leased.Client(service.url, ttl=9.0) as client:
+        first = client.lock("s/first").acquire()
+        ended: list[str] = []
+
+        def end(method: str, body: Mapping[str, Any]) -> None:
+            if method == "acquire" and not ended:
+                ended.append(body["sessionId"])
+                service.call("close-session", {"sessionId": body["sessionId"]})
+
+        intercept(client, end)
+        with client.lock("s/second", wait=60) as second:
+            assert second.token > first.token
+            assert first.lost.wait(60)
+
+
+def test_closed_client_ends_its_waiters(service: Member, other: leased.Client) -> None:
+    held = other.lock("s/closing").acquire()
+    client = leased.Client(service.url)
+    failed: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            client.lock("s/closing").acquire()
+        except leased.LeasedError as error:
+            failed.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    eventually("the waiter", lambda: bool(other.inspect("s/closing").get("waiters")))
+    mine = client.lock("s/mine").acquire()
+    client.close()
+    waiter.join(60)
+    assert "closed" in str(failed[0]) and mine.lost.is_set()
+    with pytest.raises(leased.LeasedError, match="closed"):
+        client.lock("s/closing").acquire()
+    held.release()
+    taken = other.lock("s/mine", wait=60).acquire()
+    taken.release()
+
+
+def test_held_attempt_is_not_released(service: Member, other: leased.Client) -> None:
+    """A try_lock that fails costs one call."""
+    calls: list[str] = []
+    with other.lock("s/held"), leased.Client(service.url) as client:
+        intercept(client, lambda method, body: calls.append(method))
+        assert client.try_lock("s/held") is None
+        assert client.try_lock("s/held") is None
+        time.sleep(0.2)
+        assert calls == ["open-session", "acquire", "acquire"]
+
+
+def test_lost_event_reads_the_clock(client: leased.Client) -> None:
+    """After a pause of the whole process the event is set before the keep-alive thread has run."""
+    lease = client.lock("s/clock").acquire()
+    assert not lease.lost.is_set()
+    client._core.kept.clear()  # nothing renews it or ends it
+    now = Instant.now()
+    lease._grant.kept.renewed = Instant(now.monotonic, now.boottime - 10)  # a suspended machine
+    assert lease.lost.is_set() and lease.remaining == 0
+    client._core._extend(lease._grant.kept, [lease._grant], Instant.now(), {lease.token})
+    assert lease.lost.is_set(), "a late answer must not revive a lease"
+
+
+@pytest.mark.parametrize("prefix", ["strong/", "fast/"])
+def test_deadline_counts_from_before_the_request(service: Member, prefix: str) -> None:
+    """The time that a request takes is no part of the lease, neither of a grant nor of a renewal."""
+    with leased.Client(service.url, ttl=30.0) as client:
+        intercept(client, lambda method, body: time.sleep(1.0))
+        with client.lock(prefix + "before") as lease:
+            assert lease.remaining < 29.0
+            kept = lease._grant.kept
+            granted, kept.doubt = kept.renewed, True
+            client._wake.set()
+            eventually("a renewal", lambda: kept.renewed is not granted)
+            assert lease.remaining < 29.0
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """A member that cannot reach the leader."""
+
+    def do_POST(self) -> None:
+        """Refuse."""
+        self.send_response(503)
+        self.end_headers()
+        self.wfile.write(b'{"code": "not-leader", "message": "no leader"}')
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Do not log."""
+
+
+def test_member_without_a_leader_is_left(service: Member) -> None:
+    refusing = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=refusing.serve_forever, daemon=True).start()
+    members = [f"http://127.0.0.1:{refusing.server_port}", service.url]
+    try:
+        with leased.Client(members) as client, client.lock("s/left", wait=60):
+            pass
+
+        async def test() -> None:
+            async with leased.aio.Client(members) as client:
+                async with client.lock("s/left", wait=60):
+                    pass
+        asyncio.run(test())
+    finally:
+        refusing.shutdown()
+
+
+@pytest.mark.parametrize("prefix", ["aio/", "fast/aio/"])
+@pytest.mark.parametrize("before", [True, False])
+def test_cancelled_at_every_call(service: Member, prefix: str, before: bool) -> None:
+    """Wherever a task is cancelled, before or after the service has served its call, the lock becomes free."""
+    async def cancelled(client: leased.aio.Client, name: str, at: int) -> bool:
+        call = client._call
+        count = 0
+
+        async def interrupt(step: Any) -> Mapping[str, Any]:
+            nonlocal count
+            count += asyncio.current_task() is work
+            if count != at or asyncio.current_task() is not work:
+                return await call(step)
+            if not before:
+                with contextlib.suppress(leased.LeasedError):
+                    await call(step)
+            work.cancel()
+            await asyncio.sleep(60)
+            raise AssertionError("not cancelled")
+
+        async def hold() -> None:
+            async with client.lock(name):
+                pass
+
+        client._call = interrupt  # type: ignore[assignment]
+        work = asyncio.create_task(hold())
+        await asyncio.wait([work])
+        return work.cancelled()
+
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as other:
+            for at in range(1, 10):
+                name = f"{prefix}cancel/{before}/{at}"
+                async with leased.aio.Client(service.url, ttl=30.0) as client:
+                    again = await cancelled(client, name, at)
+                    async with other.lock(name, wait=60):
+                        pass
+                    if not again:
+                        assert at > 3
+                        return
+    asyncio.run(asyncio.wait_for(test(), 240))
+
+
+def test_tasks_share_a_lock(service: Member) -> None:
+    """Each task releases its own lease of a lock that they share."""
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as client:
+            lock = client.lock("aio/permits", permits=2)
+            entered, leave = asyncio.Event(), asyncio.Event()
+
+            async def stay() -> None:
+                async with lock as lease:
+                    entered.set()
+                    await leave.wait()
+                    holders = (await client.inspect("aio/permits"))["holders"]
+                    assert [h["token"] for h in holders] == [lease.token]
+
+            async with lock:
+                task = asyncio.create_task(stay())
+                await entered.wait()
+            leave.set()
+            await task
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_renewal_without_a_thread(service: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that can start no more threads renews its leases nevertheless."""
+    with leased.Client(service.url, ttl=9.0) as client, client.lock("s/threads") as lease:
+        renewals: list[str] = []
+        intercept(client, lambda method, body: renewals.append(method))
+
+        def fail(steps: Any) -> threading.Thread:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "_spawn", fail)
+            eventually("renewals", lambda: renewals.count("renew") > 3)
+        assert not lease.lost.is_set()

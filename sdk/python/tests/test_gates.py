@@ -1,0 +1,246 @@
+"""Gates in Redis, in files and over HTTP, shared with writers in Go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+import wsgiref.simple_server
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+import redis.asyncio
+
+import leased
+from conftest import ROOT, eventually, free_port
+from leased import filegate, httpgate, redisgate
+from leased._clock import Instant
+from leased._core import Grant, KeepAlive
+from leased.fencing import Fenced, parse_token
+
+
+def lease(name: str, token: int) -> Fenced:
+    """Return a lease as a fence sees it."""
+    return Fenced(Grant((name,), token, "correctness", 0, KeepAlive({}, 10.0, Instant.now()), {}))
+
+
+@pytest.fixture(scope="session")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bool]:
+    """A writer in Go, which reports whether its token was admitted: GATE_WRITER, or built from this repository."""
+    path = os.environ.get("GATE_WRITER")
+    if not path:
+        path = str(tmp_path_factory.mktemp("bin") / "gatewriter")
+        subprocess.run(["go", "build", "-o", path, "./sdk/conformance/gatewriter"], cwd=ROOT, check=True)
+
+    def write(kind: str, place: object, resource: str, token: int) -> bool:
+        done = subprocess.run([str(path), kind, str(place), resource, str(token)], capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr
+        return done.returncode == 0
+    return write
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a Redis server."""
+    port = free_port()
+    process = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
+                                "--dir", str(tmp_path_factory.mktemp("redis"))], stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port) as client:
+            def ready() -> bool:
+                try:
+                    return bool(client.ping())
+                except redis.ConnectionError:
+                    return False
+            eventually("Redis is ready", ready)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def guard_each_other(ours: Callable[[int], None], theirs: Callable[[int], bool]) -> None:
+    """A writer in Python and one in Go refuse the older tokens of each other."""
+    ours(1)
+    ours(1)  # another write of the holder
+    assert theirs(2)
+    with pytest.raises(leased.StaleToken) as stale:
+        ours(1)
+    assert stale.value.details["mark"] == 2
+    ours(3)
+    assert not theirs(2)
+    assert theirs(3)
+    with pytest.raises(leased.StaleToken, match="jumps too far"):
+        ours(2**41)
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_redis(server: int, writer: Callable[..., bool], decode: bool) -> None:
+    name = f"orders/{{%}}/{decode}"
+    with redis.Redis(port=server, decode_responses=decode) as client:
+        gate = redisgate.Gate(client)
+        target = redisgate.key(name, ":text")
+        client.script_flush()
+        guard_each_other(lambda token: gate.write(lease(name, token), ("SET", target, token)),
+                         lambda token: writer("redis", f"127.0.0.1:{server}", name, token))
+        holder = lease(name, 4)
+        gate.enter(holder)
+        assert int(client.get(redisgate.mark_key(name)) or 0) == 4
+        assert gate.run(holder, "return redis.call('INCRBY', KEYS[1], ARGV[1])", [target], [2]) == 5
+        mark = redisgate.mark_key(name)
+        for bad in [("GET", target), ("DEL", target, "x"), ("SET", "elsewhere", 1), ("SET", mark, 9)]:
+            with pytest.raises(leased.Invalid):
+                gate.write(holder, bad)
+        with pytest.raises(leased.LeasedError, match="nothing was written"):
+            gate.write(lease(name, 5), ("RPUSH", target, 1))
+        assert int(client.get(redisgate.mark_key(name)) or 0) == 4
+        with pytest.raises(leased.Uncertain):
+            gate.write(holder, ("SET", target, 1), ("RPUSH", target, 1))
+
+
+def test_redis_asyncio(server: int, writer: Callable[..., bool]) -> None:
+    async def test() -> None:
+        client = redis.asyncio.Redis(port=server)
+        gate = redisgate.AsyncGate(client)
+        await gate.write(lease("async", 2), ("SET", redisgate.key("async"), 2))
+        assert not await asyncio.to_thread(writer, "redis", f"127.0.0.1:{server}", "async", 1)
+        assert await asyncio.to_thread(writer, "redis", f"127.0.0.1:{server}", "async", 3)
+        with pytest.raises(leased.StaleToken):
+            await gate.enter(lease("async", 2))
+        assert await gate.run(lease("async", 3), "return redis.call('GET', KEYS[1])", [redisgate.key("async")]) == b"2"
+        await client.close()
+    asyncio.run(test())
+
+
+def test_files(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
+    gate = filegate.Gate(tmp_path)
+    for name in ["reports/May", "x" * 300, ".hidden"]:
+        guard_each_other(lambda token: gate.write(lease(name, token), str(token).encode()),
+                         lambda token: writer("file", tmp_path, name, token))
+        assert gate.path(name).read_text() == "3", "both write the same file"
+        gate.enter(lease(name, 4))
+        assert gate.mark(name) == 4 and gate.path(name).read_text() == "3"
+    gate._inner(".hidden", ".mark").write_text("7\nanother\n")
+    with pytest.raises(leased.LeasedError, match="damaged"):
+        gate.enter(lease(".hidden", 8))
+
+
+def test_postgres(database: str, writer: Callable[..., bool]) -> None:
+    def ours(token: int) -> None:
+        with psycopg.connect(database) as connection, connection.transaction():
+            lease("shared", token).fence(connection)
+
+    ours(1)
+    assert writer("postgres", database, "shared", 2)
+    with pytest.raises(leased.StaleToken):
+        ours(1)
+    ours(3)
+    assert not writer("postgres", database, "shared", 2)
+    with psycopg.connect(database, autocommit=True) as connection:
+        with pytest.raises(leased.Invalid, match="autocommit"):
+            lease("shared", 3).fence(connection)
+        with connection.transaction():
+            lease("shared", 3).fence(connection)
+
+
+def test_set_fences_all_its_locks(database: str) -> None:
+    both = Fenced(Grant(("set/a", "set/b"), 5, "correctness", 0, KeepAlive({}, 10.0, Instant.now()), {}))
+    with psycopg.connect(database) as connection, connection.transaction():
+        both.fence(connection)
+    for name in both.resources:
+        with pytest.raises(leased.StaleToken), psycopg.connect(database) as connection:
+            lease(name, 4).fence(connection)
+    with pytest.raises(leased.Invalid, match="set"):
+        both.guard()
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """A WSGI application."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"written"]
+
+
+class Quiet(wsgiref.simple_server.WSGIRequestHandler):
+    """A handler without a log."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Do not log."""
+
+
+def test_wsgi(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
+    marks = filegate.Gate(tmp_path)
+    gate = httpgate.WSGIGate(application, lambda method, path: path.strip("/") or None, marks)
+    with wsgiref.simple_server.make_server("127.0.0.1", 0, gate, handler_class=Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/orders"
+
+        def call(method: str, token: str | None) -> tuple[int, Any]:
+            request = urllib.request.Request(url, b"x" if method == "POST" else None, method=method,
+                                             headers={} if token is None else {httpgate.HEADER: token})
+            try:
+                with urllib.request.urlopen(request) as response:
+                    return response.status, response.read()
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        assert call("POST", None)[0] == 200, "not fenced yet"
+        assert writer("http", url, "orders", 2), "the client of the Go gate"
+        assert not writer("http", url, "orders", 1), "it reads the problem"
+        assert call("POST", "1")[1]["type"] == "urn:leased:problem:stale-token"
+        assert call("POST", None)[1]["type"] == "urn:leased:problem:no-token"
+        assert call("POST", "01")[0] == 400
+        assert call("GET", None)[0] == 200
+        assert call("GET", "3")[0] == 200, "the holder enters"
+        assert call("POST", "2")[1]["mark"] == 3
+        assert marks.mark("orders") == 3
+        server.shutdown()
+
+
+def test_asgi() -> None:
+    running = most = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    gate = httpgate.ASGIGate(app, lambda method, path: path)
+
+    async def call(method: str, *tokens: str) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+        headers = [(b"fencing-token", token.encode()) for token in tokens]
+        scope = {"type": "http", "method": method, "path": "/a", "query_string": b"", "headers": headers}
+        await gate(scope, lambda: asyncio.sleep(0), send)
+        return int(sent[0]["status"])
+
+    async def test() -> None:
+        assert await asyncio.gather(*(call("PUT", "2") for _ in range(5))) == [200] * 5
+        assert most == 1, "writes to one resource run one at a time"
+        assert await call("PUT", "1") == 412
+        assert await call("PUT") == 412
+        assert await call("GET") == 200
+        assert await call("GET", "3") == 200
+        assert await call("PUT", "2") == 412
+        assert await call("PUT", "3", "4") == 400
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("text", ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "٣", "-1", "1" * 30])
+def test_other_forms_of_a_token_are_refused(text: str) -> None:
+    with pytest.raises(leased.Invalid):
+        parse_token(text)

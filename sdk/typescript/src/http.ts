@@ -1,0 +1,83 @@
+/**
+ * Middleware for Node.js HTTP servers that refuses stale writes. It cannot see what the handler writes: if the data lives in a storage
+ * that has a gate, use that gate. Without one it protects data that is written through this one process only.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+import { LeasedError, StaleToken } from "./errors.js";
+import { HEADER, MAX_JUMP, admit, parseToken } from "./fences.js";
+
+/** The newest token of each resource. */
+export interface Marks {
+  /** Admits a token and stores it, or throws StaleToken. */
+  admit(resource: string, token: number): void | Promise<void>;
+}
+
+/** Marks in memory. After a restart the first token of each resource is admitted, however old it is. */
+export class Memory implements Marks {
+  private readonly marks = new Map<string, number>();
+
+  admit(resource: string, token: number): void {
+    const mark = this.marks.get(resource) ?? 0;
+    admit(resource, mark, token);
+    if (token > mark) this.marks.set(resource, token);
+  }
+}
+
+/** Returns the resource that a request writes to, or undefined for one that is not gated. Two requests that can change the same data must have the same. */
+export type ResourceFunc = (request: IncomingMessage) => string | undefined;
+
+const reads = ["GET", "HEAD", "OPTIONS", "TRACE"];
+const overrides = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/**
+ * Returns middleware for Express, Connect and `gate(req, res, () => handler(req, res))`. Writes to one resource run one at a time: the next one begins when the
+ * response is closed, and the handler must have finished its writes then. A read with a token raises the mark before the handler runs.
+ */
+export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (req: IncomingMessage, res: ServerResponse, next: () => unknown) => Promise<void> {
+  const queues = new Map<string, Promise<void>>();
+  return async (req, res, next) => {
+    try {
+      const values = req.headersDistinct[HEADER.toLowerCase()] ?? [];
+      if (values.length > 1) throw new LeasedError("invalid", "the request has several fencing tokens", "send one");
+      const token = values[0] === undefined ? 0 : parseToken(values[0]);
+      const query = new URL(req.url ?? "/", "http://localhost").searchParams;
+      const read = reads.includes(req.method ?? "") && !overrides.some((name) => req.headers[name]) && !query.has("_method");
+      const name = read && token === 0 ? undefined : resource(req);
+      if (name === undefined) return void next();
+      const before = queues.get(name);
+      let leave = (): void => undefined;
+      const mine = new Promise<void>((resolve) => (leave = resolve));
+      const turn = (before ?? Promise.resolve()).then(() => mine);
+      queues.set(name, turn);
+      void turn.then(() => queues.get(name) === turn && queues.delete(name));
+      try {
+        await before;
+        await marks.admit(name, token);
+      } catch (error) {
+        leave();
+        throw error;
+      }
+      if (read || res.closed || res.destroyed) leave(); // later writes need not wait for a reader
+      else res.once("close", leave);
+      if (!res.destroyed) next();
+    } catch (error) {
+      if (!(error instanceof LeasedError)) throw error;
+      problem(res, error);
+    }
+  };
+}
+
+/** Sends a refusal, as defined by RFC 9457 and sent by the Go gate. */
+function problem(res: ServerResponse, error: LeasedError): void {
+  const { jump, ...details } = error.details;
+  const stale = error instanceof StaleToken;
+  const [kind, title] =
+    !stale ? ["invalid-token", "Invalid fencing token"]
+    : jump ? ["token-jump", "Fencing token jumps too far"]
+    : details["token"] === 0 ? ["no-token", "No fencing token"]
+    : ["stale-token", "Stale fencing token"];
+  const status = stale ? 412 : 400;
+  res.writeHead(status, { "Content-Type": "application/problem+json", "Cache-Control": "no-store" });
+  res.end(JSON.stringify({ type: `urn:leased:problem:${kind}`, title, status, detail: error.message, ...details, ...(jump ? { maxJump: MAX_JUMP } : {}) }));
+}

@@ -1,0 +1,103 @@
+import { LeasedError, Unavailable, Uncertain, fromAnswer } from "./errors.js";
+
+export type Answer = Readonly<Record<string, unknown>>;
+
+/** Codes of errors for which no request was sent. */
+const unsent = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+
+/** Parts of the codes of errors of a certificate, for which no request was sent either. */
+const untrusted = ["CERT_", "SELF_SIGNED", "UNABLE_TO_", "ERR_TLS_"];
+
+/** Calls the service at one of its members. A member that fails is left for the next one, a follower for the leader. */
+export class Transport {
+  private current = 0;
+
+  constructor(
+    private readonly endpoints: readonly string[],
+    private readonly headers: Readonly<Record<string, string>>,
+    private readonly fetch: typeof globalThis.fetch,
+  ) {
+    if (endpoints.length === 0) throw new LeasedError("invalid", "a client needs the address of at least one member");
+  }
+
+  /**
+   * Calls the service. After `limit` milliseconds the answer, or the next line of a stream, counts as lost. Lines of a
+   * stream are passed to `each`.
+   */
+  async call(method: string, body: Answer, limit: number, signal?: AbortSignal, each?: (line: Answer) => void): Promise<Answer> {
+    let cause: unknown;
+    for (let tries = 0; tries < this.endpoints.length; tries++) {
+      const at = this.current;
+      const endpoint = this.endpoints[at % this.endpoints.length] ?? "";
+      const leave = (): void => {
+        if (this.current === at) this.current++; // of many calls that fail together, one counts
+      };
+      const ends = new AbortController();
+      const timer = setTimeout(() => ends.abort(new Error(`no answer within ${Math.ceil(limit)} ms`)), Math.ceil(limit));
+      try {
+        const response = await this.fetch(`${endpoint}/v1/${method}`, {
+          method: "POST",
+          headers: { "Content-Type": "application/json", ...this.headers },
+          body: JSON.stringify(body),
+          signal: signal ? AbortSignal.any([signal, ends.signal]) : ends.signal,
+        });
+        if ("sessionId" in body && response.ok) this.follow(response.headers.get("Leased-Leader"));
+        if (!each) return decode(response.status, await response.text());
+        for await (const line of lines(response)) {
+          timer.refresh();
+          each(decode(response.status, line));
+        }
+        return {};
+      } catch (error) {
+        if (error instanceof Unavailable) leave(); // such as a member that cannot reach the leader
+        if (error instanceof LeasedError) throw error;
+        if (signal?.aborted) throw signal.reason;
+        leave();
+        cause = error instanceof Error && error.cause ? error.cause : error;
+        const code = String((cause as { code?: unknown } | undefined)?.code);
+        if (![...unsent, ...untrusted].some((known) => code.includes(known))) {
+          throw new Uncertain("uncertain", `${endpoint} did not answer: ${String(cause)}`);
+        }
+      } finally {
+        clearTimeout(timer);
+      }
+    }
+    if (untrusted.some((code) => String((cause as { code?: unknown } | undefined)?.code).includes(code))) { // trying again does not help
+      throw new LeasedError("invalid", `the certificate of ${this.endpoints.join(", ")} is not trusted: ${String(cause)}`, "set NODE_EXTRA_CA_CERTS, or pass a fetch that trusts the authority of the service");
+    }
+    throw new Unavailable("unreachable", `no member of the lock service can be reached at ${this.endpoints.join(", ")}: ${String(cause)}`);
+  }
+
+  /** Sends the next calls to the leader, if it is one of the endpoints: the member has forwarded this one. */
+  private follow(leader: string | null): void {
+    const at = this.endpoints.findIndex((endpoint) => endpoint.split("//")[1] === leader);
+    if (at >= 0) this.current = at;
+  }
+}
+
+/** Returns the lines of an answer as they arrive. */
+async function* lines(response: Response): AsyncGenerator<string> {
+  let rest = "";
+  for await (const text of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    const parts = (rest + text).split("\n");
+    rest = parts.pop() ?? "";
+    yield* parts;
+  }
+  if (rest) yield rest;
+}
+
+function decode(status: number, text: string): Answer {
+  let answer: unknown;
+  try {
+    answer = JSON.parse(text || "{}");
+  } catch {
+    answer = undefined;
+  }
+  if (typeof answer !== "object" || answer === null) {
+    const refused = status >= 400 && status < 500 && status !== 408 && status !== 429;
+    const message = `the answer with status ${status} is not JSON; is this the port of a leased member?`;
+    throw refused ? new LeasedError("invalid", message) : new Uncertain("uncertain", message);
+  }
+  if (status !== 200 || "code" in answer) throw fromAnswer(answer as Answer);
+  return answer as Answer;
+}

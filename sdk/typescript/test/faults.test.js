@@ -1,0 +1,204 @@
+// The client when the service hangs, refuses and forgets.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+
+import { LeaseLost, LeasedError, LockManager } from "../dist/index.js";
+import { eventually, startMember } from "./service.js";
+
+let service;
+let others;
+
+before(async () => {
+  service = await startMember();
+  await service.call("set-policy", { policy: { prefix: "fast/", mode: "efficiency", ttl: "10s" } });
+  await eventually("the migration ends", async () => (await service.call("list-policies", {})).migrations.length === 0);
+  await eventually("efficiency mode is ready", async () => (await service.call("get-fleet", {})).ready);
+  others = new LockManager(service.url);
+});
+
+after(async () => {
+  await others.close();
+  await service.stop();
+});
+
+/** A client that runs a hook before each call. The hook may wait, throw, or answer instead of the service. */
+const intercepted = (hook, options = {}) =>
+  new LockManager(service.url, {
+    ...options,
+    fetch: async (url, init) => (await hook(String(url).split("/").at(-1), JSON.parse(init.body), init.signal)) ?? fetch(url, init),
+  });
+
+const hangs = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+const refusal = (code, status) => new Response(JSON.stringify({ code, message: code }), { status });
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: a renewal waits for no other call`, async () => {
+    let on = false;
+    const renewed = [];
+    const locks = intercepted((method, body, signal) => {
+      if (method === "renew") renewed.push(body.resource ?? "session");
+      return on && (method === "release" || body.resource === "fast/hangs") ? hangs(signal) : undefined;
+    }, { ttl: 9000 });
+    const hanging = await locks.acquire("fast/hangs", { wait: 60_000 });
+    const kept = await locks.acquire(`${prefix}in-time`, { wait: 60_000 });
+    const released = await Promise.all([1, 2, 3].map((i) => locks.acquire(`strong/hanging/${i}`)));
+    on = true;
+    const releases = Promise.allSettled(released.map((lease) => lease.release()));
+    await eventually("the deadline", () => hanging.signal.aborted);
+    await eventually("renewals", () => renewed.filter((name) => name === (prefix === "fast/" ? kept.name : "session")).length > 3);
+    assert.ok(!kept.signal.aborted);
+    on = false;
+    await releases;
+    await locks.close();
+  });
+}
+
+test("a refused renewal ends its lease at the deadline, and no other lease", async () => {
+  const locks = intercepted((method, body) => (method === "renew" && body.resource === "fast/forbidden" ? refusal("forbidden", 403) : undefined), { ttl: 9000 });
+  const allowed = await locks.acquire("fast/allowed", { wait: 60_000 });
+  const lease = await locks.acquire("fast/forbidden", { wait: 60_000 });
+  await eventually("the deadline", () => lease.signal.aborted);
+  assert.ok(!allowed.signal.aborted);
+  await locks.close();
+});
+
+test("a holder learns of a loss long before the next renewal", async () => {
+  const locks = new LockManager(service.url, { ttl: 3_600_000 });
+  for (const name of ["s/pushed", "s/pushed-again"]) {
+    const work = async (lease) => {
+      await service.call("break", { resource: name, token: lease.token });
+      await eventually("the loss", () => lease.signal.aborted);
+    };
+    await assert.rejects(locks.request(name, { wait: 60_000 }, work), LeaseLost);
+  }
+  const ended = await locks.acquire("s/ended");
+  await service.call("close-session", { sessionId: ended.kept.name.sessionId });
+  await eventually("the loss", () => ended.signal.aborted);
+  await locks.close();
+});
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: an acquire whose answer is lost finds its grant`, async () => {
+    let lost;
+    const locks = new LockManager(service.url, {
+      fetch: async (url, init) => {
+        const response = await fetch(url, init);
+        if (!url.endsWith("/acquire") || lost || !response.ok) return response;
+        lost = await response.json();
+        throw new TypeError("the answer is lost");
+      },
+    });
+    await locks.request(`${prefix}repeat`, { wait: 120_000 }, (lease) => assert.equal(lease.token, lost.token));
+    await locks.close();
+  });
+}
+
+test("calls of a session follow the leader", async () => {
+  const hosts = [];
+  const elsewhere = service.url.replace("127.0.0.1", "localhost"); // the service does not know this address
+  const locks = new LockManager([elsewhere, service.url], { fetch: (url, init) => (hosts.push(new URL(url).hostname), fetch(url, init)) });
+  await locks.request("s/follow", () => undefined);
+  assert.deepEqual(hosts, ["localhost", "127.0.0.1", "127.0.0.1"]);
+  await locks.close();
+});
+
+test("an acquire whose session has ended opens another one", async () => {
+  let ended;
+  const locks = intercepted(async (method, body) => {
+    if (method === "acquire" && body.resource === "s/second" && !ended) await service.call("close-session", { sessionId: (ended = body.sessionId) });
+  }, { ttl: 9000 });
+  const first = await locks.acquire("s/first");
+  const second = await locks.acquire("s/second", { wait: 60_000 });
+  assert.ok(second.token > first.token);
+  await eventually("the loss", () => first.signal.aborted);
+  await locks.close();
+});
+
+test("close ends the waiters and the leases of a client", async () => {
+  const held = await others.acquire("s/closing");
+  const locks = new LockManager(service.url);
+  const mine = await locks.acquire("s/mine");
+  const waiter = assert.rejects(locks.acquire("s/closing"), /closed/);
+  await eventually("the waiter", async () => (await others.query("s/closing")).waiters?.length === 1);
+  await locks.close();
+  await waiter;
+  assert.ok(mine.signal.reason instanceof LeaseLost);
+  await assert.rejects(locks.acquire("s/closing"), /closed/);
+  await held.release();
+  await others.request("s/mine", { wait: 60_000 }, () => undefined);
+});
+
+test("a request that is not granted costs one call", async () => {
+  const calls = [];
+  const locks = intercepted((method) => void calls.push(method));
+  await others.request("s/held", async () => {
+    await locks.request("s/held", { ifAvailable: true }, (lease) => assert.equal(lease, null));
+    await locks.request("s/held", { ifAvailable: true }, (lease) => assert.equal(lease, null));
+  });
+  assert.deepEqual(calls, ["open-session", "acquire", "acquire"]);
+  await locks.close();
+});
+
+test("an error of the callback is not hidden by the loss of the lease", async () => {
+  const error = new RangeError("mine");
+  const locks = new LockManager(service.url, { ttl: 9000 });
+  const work = async (lease) => {
+    await service.call("break", { resource: lease.name, token: lease.token });
+    await eventually("the loss", () => lease.signal.aborted);
+    throw error;
+  };
+  await assert.rejects(locks.request("s/error", work), (e) => e === error);
+  await locks.close();
+});
+
+test("the signal notices a pause of the process before any timer", async () => {
+  const locks = new LockManager(service.url, { ttl: 2000 });
+  const lease = await locks.acquire("s/paused");
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500); // nothing else runs
+  assert.ok(lease.signal.aborted);
+  assert.equal(lease.remaining, 0);
+  await locks.close();
+});
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: the time that a request takes is no part of the lease`, async () => {
+    const locks = intercepted(() => new Promise((resolve) => setTimeout(resolve, 1000)), { ttl: 30_000 });
+    const lease = await locks.acquire(`${prefix}before`, { wait: 60_000 });
+    assert.ok(lease.remaining < 29_000);
+    const granted = lease.kept.renewed;
+    lease.kept.doubt = true;
+    locks.schedule();
+    await eventually("a renewal", () => lease.kept.renewed !== granted);
+    assert.ok(lease.remaining < 29_000);
+    await locks.close();
+  });
+}
+
+test("a wall clock that runs ahead ends a lease early", async (t) => {
+  const locks = new LockManager(service.url, { ttl: 30_000 });
+  const lease = await locks.acquire("s/ahead");
+  const now = Date.now;
+  t.mock.method(Date, "now", () => now() + 60_000); // as after a suspension of the machine
+  assert.ok(lease.signal.aborted);
+  t.mock.restoreAll();
+  await locks.close();
+});
+
+test("a member without a leader is left", async () => {
+  const refusing = createServer((_, res) => res.writeHead(503).end('{"code": "not-leader", "message": "no leader"}'));
+  const port = await new Promise((resolve) => refusing.listen(0, "127.0.0.1", () => resolve(refusing.address().port)));
+  const locks = new LockManager([`http://127.0.0.1:${port}`, service.url]);
+  await locks.request("s/left", { wait: 60_000 }, () => undefined);
+  await locks.close();
+  refusing.close();
+  refusing.closeAllConnections();
+});
+
+test("an address that is no member is refused at once", async () => {
+  const other = createServer((_, res) => res.writeHead(404).end("<html>"));
+  const port = await new Promise((resolve) => other.listen(0, "127.0.0.1", () => resolve(other.address().port)));
+  await assert.rejects(new LockManager(`http://127.0.0.1:${port}`).acquire("a"), (error) => error instanceof LeasedError && error.message.includes("port"));
+  other.close();
+  other.closeAllConnections();
+});

@@ -1,0 +1,169 @@
+// Gates in Redis, PostgreSQL and over HTTP, shared with writers in Go.
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { Redis } from "ioredis";
+import pg from "pg";
+import { createClient } from "redis";
+
+import { LeasedError, StaleToken, Uncertain } from "../dist/index.js";
+import { RedisGate, fence, parseToken, redisKey } from "../dist/fences.js";
+import { httpGate } from "../dist/http.js";
+import { eventually, freePort, startPostgres } from "./service.js";
+
+let port;
+let server;
+let writer = process.env.GATE_WRITER;
+
+const lease = (name, token) => ({ token, resources: [name], slot: 0, gateResource: name });
+
+/** Writes with the gate of the Go packages, and returns whether the token was admitted. */
+async function theirs(kind, place, resource, token) {
+  const child = spawn(writer, [kind, place, resource, String(token)], { stdio: ["ignore", "ignore", "inherit"] });
+  const code = await new Promise((resolve) => child.once("exit", resolve));
+  assert.ok(code === 0 || code === 3, `exit code ${code}`);
+  return code === 0;
+}
+
+before(async () => {
+  if (!writer) {
+    writer = join(mkdtempSync(join(tmpdir(), "leased-bin-")), "gatewriter");
+    execFileSync("go", ["build", "-o", writer, "./sdk/conformance/gatewriter"], { cwd: fileURLToPath(new URL("../../..", import.meta.url)) });
+  }
+  port = await freePort();
+  const folder = mkdtempSync(join(tmpdir(), "leased-redis-"));
+  server = spawn("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
+  await eventually("Redis is ready", () => spawnSync("redis-cli", ["-p", String(port), "ping"]).stdout.includes("PONG"));
+});
+
+after(async () => {
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill();
+  await ended;
+});
+
+/** A writer in JavaScript and one in Go refuse the older tokens of each other. */
+async function guardEachOther(ours, go) {
+  await ours(1);
+  await ours(1); // another write of the holder
+  assert.ok(await go(2));
+  await assert.rejects(ours(1), StaleToken);
+  await ours(3);
+  assert.ok(!(await go(2)));
+  assert.ok(await go(3));
+}
+
+const clients = {
+  ioredis: async () => {
+    const client = new Redis(port, { autoResendUnfulfilledCommands: false });
+    return { client, end: () => client.quit() };
+  },
+  "node-redis": async () => {
+    const client = createClient({ url: `redis://127.0.0.1:${port}` });
+    await client.connect();
+    return { client, end: () => client.disconnect() };
+  },
+};
+
+for (const [library, connect] of Object.entries(clients)) {
+  test(`Redis with ${library}`, async () => {
+    const { client, end } = await connect();
+    try {
+      const gate = new RedisGate(client);
+      const name = `orders/{%}/${library}`;
+      const key = redisKey(name, ":text");
+      await guardEachOther((token) => gate.write(lease(name, token), [["SET", key, token]]), (token) => theirs("redis", `127.0.0.1:${port}`, name, token));
+      await gate.enter(lease(name, 4));
+      assert.equal(Number(await gate.run(lease(name, 4), "return redis.call('INCRBY', KEYS[1], ARGV[1])", [key], [2])), 5);
+      await assert.rejects(gate.write(lease(name, 2 ** 41), [["SET", key, 1]]), /jumps too far/);
+      for (const bad of [["GET", key], ["DEL", key, "x"], ["SET", "elsewhere", 1], ["SET", `leased:mark:${redisKey(name)}`, 9]]) {
+        await assert.rejects(gate.write(lease(name, 4), [bad]), LeasedError);
+      }
+      await assert.rejects(gate.write(lease(name, 5), [["RPUSH", key, 1]]), /nothing was written/);
+      await gate.enter(lease(name, 4));
+      await assert.rejects(gate.write(lease(name, 4), [["SET", key, 1], ["RPUSH", key, 1]]), Uncertain);
+    } finally {
+      await end();
+    }
+  });
+}
+
+test("a client that sends writes again is refused", async () => {
+  const client = new Redis(port, { lazyConnect: true });
+  assert.throws(() => new RedisGate(client), /send a write again/);
+  client.disconnect();
+});
+
+test("PostgreSQL", async () => {
+  const database = await startPostgres();
+  const db = new pg.Client({ connectionString: database.url });
+  await db.connect();
+  try {
+    const ours = async (token) => {
+      await db.query("BEGIN");
+      try {
+        await fence({ ...lease("shared", token), resources: ["shared", "shared/b"] }, db);
+        await db.query("COMMIT");
+      } catch (error) {
+        await db.query("ROLLBACK");
+        throw error;
+      }
+    };
+    for (const name of ["shared", "shared/b"]) {
+      await ours(name === "shared" ? 1 : 5);
+      assert.ok(await theirs("postgres", database.url, name, name === "shared" ? 2 : 6));
+      await assert.rejects(ours(name === "shared" ? 1 : 5), StaleToken);
+    }
+    const pool = new pg.Pool({ connectionString: database.url });
+    await assert.rejects(fence(lease("shared", 9), pool), /pool/);
+    await pool.end();
+    await db.query("SET search_path TO pg_catalog"); // without the functions
+    await assert.rejects(ours(9), (error) => error instanceof LeasedError && /gate ddl/.test(error.hint));
+  } finally {
+    await db.end();
+    await database.stop();
+  }
+});
+
+test("HTTP", async () => {
+  let running = 0;
+  let most = 0;
+  const gate = httpGate((req) => new URL(req.url, "http://localhost").pathname);
+  const web = createServer((req, res) => gate(req, res, async () => {
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    running--;
+    res.end("written");
+  }));
+  const { port: at } = await new Promise((resolve) => web.listen(0, "127.0.0.1", () => resolve(web.address())));
+  const url = `http://127.0.0.1:${at}/orders`;
+  const call = (method, token) => fetch(url, { method, headers: token === undefined ? {} : { "Fencing-Token": token } });
+  try {
+    assert.equal((await call("POST")).status, 200, "not fenced yet");
+    assert.ok(await theirs("http", url, "orders", 2), "the client of the Go gate");
+    assert.ok(!(await theirs("http", url, "orders", 1)), "it reads the problem");
+    assert.equal((await (await call("POST", "1")).json()).type, "urn:leased:problem:stale-token");
+    assert.equal((await (await call("POST")).json()).type, "urn:leased:problem:no-token");
+    assert.equal((await call("POST", "01")).status, 400);
+    assert.equal((await call("GET")).status, 200);
+    assert.equal((await call("GET", "3")).status, 200, "the holder enters");
+    assert.equal((await (await call("POST", "2")).json()).mark, 3);
+    most = 0;
+    const codes = await Promise.all([3, 3, 3, 3].map(async (token) => (await call("PUT", String(token))).status));
+    assert.deepEqual(codes, [200, 200, 200, 200]);
+    assert.equal(most, 1, "writes to one resource run one at a time");
+  } finally {
+    web.close();
+    web.closeAllConnections();
+  }
+});
+
+test("other forms of a token are refused", () => {
+  for (const text of ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "-1", "1".repeat(30)]) assert.throws(() => parseToken(text), LeasedError);
+});

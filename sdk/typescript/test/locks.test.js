@@ -1,0 +1,181 @@
+// The client against a real service.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import pg from "pg";
+
+import { fence } from "../dist/fences.js";
+import { Held, LeaseLost, LeasedError, LockManager, StaleToken, Unavailable } from "../dist/index.js";
+import { eventually, freePort, startMember, startPostgres } from "./service.js";
+
+let service;
+let locks;
+let others;
+
+before(async () => {
+  service = await startMember();
+  await service.call("set-policy", { policy: { prefix: "fast/", mode: "efficiency", ttl: "10s" } });
+  await eventually("the migration ends", async () => (await service.call("list-policies", {})).migrations.length === 0);
+  await eventually("efficiency mode is ready", async () => (await service.call("get-fleet", {})).ready);
+  locks = new LockManager(service.url, { holder: "test" });
+  others = new LockManager(service.url, { holder: "other" });
+});
+
+after(async () => {
+  await locks.close();
+  await others.close();
+  await service.stop();
+});
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: request, ifAvailable and tokens`, async () => {
+    const name = `${prefix}a`;
+    const first = await locks.request(name, async (lease) => {
+      assert.equal(lease.lockMode, prefix === "strong/" ? "correctness" : "efficiency");
+      assert.ok(lease.remaining > 0 && lease.remaining <= 10_000);
+      assert.equal(await others.request(name, { ifAvailable: true }, (l) => l), null);
+      await assert.rejects(others.acquire(name, { wait: 100 }), Held);
+      assert.equal((await locks.query(name)).holders[0].holder, "test");
+      await lease.setMetadata({ done: "40%" });
+      assert.deepEqual((await others.query(name)).holders[0].metadata, { done: "40%" });
+      return lease.token;
+    });
+    const second = await others.acquire(name);
+    assert.ok(second.token > first);
+    await second.release();
+    await second.release(); // twice
+    assert.ok(second.signal.aborted);
+  });
+
+  test(`${prefix}: a waiter is granted on release, and a signal ends a wait`, async () => {
+    const name = `${prefix}wait`;
+    const first = await locks.acquire(name);
+    const ends = new AbortController();
+    const ended = assert.rejects(others.acquire(name, { signal: ends.signal }), { name: "AbortError" });
+    ends.abort();
+    await ended;
+    const waiter = others.acquire(name, { wait: 60_000 });
+    await first.release();
+    const second = await waiter;
+    assert.ok(second.token > first.token);
+    await second.release();
+  });
+
+  test(`${prefix}: a lease is renewed, and a broken one is lost`, async () => {
+    const name = `${prefix}renewed`;
+    await locks.request(name, async (lease) => {
+      for (let least = lease.remaining; lease.remaining <= least; ) { // until a renewal
+        least = lease.remaining;
+        assert.ok(!lease.signal.aborted);
+        assert.equal(await others.request(name, { ifAvailable: true }, (l) => l), null);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    });
+    await assert.rejects(
+      locks.request(name, async (lease) => {
+        await service.call("break", { resource: name, token: lease.token });
+        await eventually("the loss", () => lease.signal.aborted);
+      }),
+      LeaseLost,
+    );
+  });
+}
+
+test("sets, shared leases and permits", async () => {
+  await locks.request(["s/b", "s/a"], async (lease) => {
+    assert.deepEqual(lease.resources, ["s/a", "s/b"]);
+    assert.equal(await others.request("s/a", { ifAvailable: true }, (l) => l), null);
+  });
+  await locks.request("s/r", { mode: "shared" }, () => others.request("s/r", { mode: "shared" }, () => undefined));
+  await locks.request("s/p", { permits: 2 }, async (one) => {
+    await others.request("s/p", { permits: 2 }, (two) => {
+      assert.deepEqual([one.slot, two.slot].sort(), [1, 2]);
+      assert.equal(one.gateResource, `s/p#${one.slot}`);
+    });
+  });
+});
+
+test("errors say what to do", async () => {
+  const nobody = `http://127.0.0.1:${await freePort()}`;
+  await assert.rejects(new LockManager(nobody).query("a"), (error) => error instanceof Unavailable && error.message.includes(nobody));
+  await assert.rejects(locks.acquire("fast/shared", { mode: "shared" }), (error) => error instanceof LeasedError && error.code === "unsupported" && error.hint !== "");
+  const second = new LockManager([nobody, service.url]);
+  await second.request("s/second", () => undefined);
+  await second.close();
+});
+
+test("a lost answer is repeated under its nonce", async () => {
+  let lost;
+  const client = new LockManager(service.url, {
+    fetch: async (url, init) => {
+      const response = await fetch(url, init);
+      if (String(url).endsWith("/acquire") && !lost) {
+        lost = await response.json();
+        throw new TypeError("fetch failed", { cause: { code: "ECONNRESET" } });
+      }
+      return response;
+    },
+  });
+  const lease = await client.acquire("s/repeat");
+  assert.equal(lease.token, lost.token);
+  await lease.release();
+  await client.close();
+});
+
+test("a release is repeated, and a failed one is not kept alive", async () => {
+  let answer;
+  const client = new LockManager(service.url, {
+    fetch: async (url, init) => (String(url).endsWith("/release") && answer?.()) || fetch(url, init),
+  });
+  const kept = await client.acquire("s/kept"); // so that the session is renewed
+  const refuse = (status, code, times) => () => times-- > 0 && new Response(JSON.stringify({ code }), { status });
+  for (const prefix of ["strong/", "fast/"]) {
+    const lease = await client.acquire(`${prefix}release`);
+    answer = refuse(503, "unavailable", 3);
+    await lease.release();
+    assert.ok(await others.request(`${prefix}release`, { ifAvailable: true }, (l) => l !== null));
+  }
+  const lease = await client.acquire("s/released");
+  answer = refuse(400, "invalid", 1);
+  await assert.rejects(lease.release(), LeasedError);
+  await others.request("s/released", { wait: 60_000 }, () => undefined);
+  await kept.release();
+  await client.close();
+});
+
+test("a service that hangs ends the lease at its deadline", async () => {
+  const member = await startMember("--redis", "none");
+  const client = new LockManager(member.url, { ttl: 2000 });
+  const lease = await client.acquire("a");
+  member.child.kill("SIGSTOP");
+  await eventually("the deadline", () => lease.signal.aborted);
+  assert.equal(lease.remaining, 0);
+  member.child.kill("SIGCONT");
+  await eventually("the service answers", member.ready);
+  const again = await client.acquire("a", { wait: 60_000 });
+  assert.ok(again.token > lease.token);
+  await client.close();
+  await member.stop();
+});
+
+test("a fence in PostgreSQL refuses a stale token", async () => {
+  const server = await startPostgres();
+  const db = new pg.Client({ connectionString: server.url });
+  await db.connect();
+  try {
+    const old = await locks.acquire("fence/a");
+    await old.release();
+    await locks.request("fence/a", async (lease) => {
+      await db.query("BEGIN");
+      await fence(lease, db);
+      await db.query("COMMIT");
+      await db.query("BEGIN");
+      await assert.rejects(fence(old, db), StaleToken);
+      await db.query("ROLLBACK");
+      await assert.rejects(fence(lease, db, "fence/b"), /not fence\/b/);
+    });
+  } finally {
+    await db.end();
+    await server.stop();
+  }
+});
