@@ -124,12 +124,12 @@ NODWARF = -ldflags=-w
 ordered = $$(echo "$$packages" | grep -xE '$(SLOW)') $$(echo "$$packages" | grep -vxE '$(SLOW)')
 
 plain-test: typescript
-	@packages=$$($(GO) list $(PKG) | grep -xE '$(PLAIN)' | grep -v /sdk/suites) && set -x && \
-	$(GO) test -vet=off $(NODWARF) -p 2 -parallel 4 -timeout $(TESTTIMEOUT) $(ordered)
+	@packages=$$($(GO) list $(PKG) | grep -xE '$(PLAIN)' | grep -vE '/(sdk/suites|server/dashboard)$$') && set -x && \
+	scripts/test-packages 2 $(GO) test -vet=off $(NODWARF) -parallel 4 -timeout $(TESTTIMEOUT) $(ordered)
 
 race-test:
 	@packages=$$($(GO) list $(PKG) | grep -vxE '$(PLAIN)') && set -x && \
-	CGO_ENABLED=1 $(GO) test -race -vet=off $(NODWARF) -p 3 -timeout $(TESTTIMEOUT) $(ordered)
+	CGO_ENABLED=1 scripts/test-packages 3 $(GO) test -race -vet=off $(NODWARF) -timeout $(TESTTIMEOUT) $(ordered)
 
 deps:
 	@scripts/install-test-deps
@@ -159,13 +159,14 @@ release-test: ## Build the release of this platform twice, compare, and run the 
 binary:
 	$(GO) build -o out/leased ./cmd/leased
 
-# The clients in other languages, against the real binary.
+# The clients in other languages, against the real binary. The tests of the dashboard run with them, since Chromium gives
+# up its requests whenever a network interface appears or disappears, as they do in the tests of plain-test.
 sdk-test: export TEST_BINARY = $(CURDIR)/out/leased
 sdk-test: export GATE_WRITER = $(CURDIR)/out/gatewriter
 sdk-test: binary typescript
 	$(GO) build -o out/ ./sdk/conformance/gatewriter
 	cd sdk/python && /usr/bin/python3 -m flake8 src tests && /usr/bin/python3 -m mypy
-	$(GO) test -vet=off -count=1 -v -timeout $(TESTTIMEOUT) ./sdk/suites
+	scripts/test-packages 2 $(GO) test -vet=off -count=1 -v -timeout $(TESTTIMEOUT) ./sdk/suites ./internal/server/dashboard
 
 typescript: sdk/typescript/dist/index.js
 
