@@ -189,7 +189,8 @@ func (c *cluster) bootstrap() {
 	require.NoError(c.t, c.nodes[0].Bootstrap())
 	c.leader()
 	for _, n := range c.nodes[1:] {
-		require.NoError(c.t, n.Join(testContext(c.t), c.nodes[0]))
+		ctx := testContext(c.t)
+		require.NoError(c.t, retry(ctx, func() error { return n.Join(ctx, c.leader()) })) // another node may lead by then
 	}
 	// A node becomes a voter when it is almost caught up. Wait until all are, so that
 	// each node can become the next leader.

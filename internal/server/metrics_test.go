@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -267,29 +268,31 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 			Call: &pb.Operation_Acquire{Acquire: call}}}}))
 	}
 	for _, m := range c {
-		eventually(t, m.id+" has applied the waiters", func() bool { return m.scrape(t)["waiters"] == 3 })
-		got, status := m.scrape(t), m.node.Status()
-		for name, want := range map[string]float64{
-			"locks": 1, "holders": 1, "longest_queue": 3, "sessions": float64(status.Counts.Sessions),
-			`last_token{mode="correctness"}`: float64(status.LastToken),
-			"raft_is_leader":                 map[bool]float64{true: 1}[m == leader], "raft_has_leader": 1, "raft_term": float64(status.Term),
-			"raft_members": 3, "raft_voters": 3,
-			"redis_nodes": 3, "redis_quorum": 2, "efficiency_ready": 1, "migrations": 0, "migration_age_seconds": 0,
-			`certificate_expiry_timestamp_seconds{use="own"}`: 4e9, "audit_lost_lines_total": 0,
-		} {
-			require.Equal(t, want, got[name], "%s of %s", name, m.id)
-		}
-		require.Positive(t, got[`last_token{mode="efficiency"}`])
-		for _, address := range fleet.Addresses {
-			node := fmt.Sprintf(`{node=%q}`, address)
-			require.Equal(t, []float64{1, 1, 0}, []float64{got["redis_up"+node], got["redis_voting"+node],
-				got["redis_quarantine_seconds"+node]})
-			require.Positive(t, got["redis_call_seconds_count"+node])
-		}
-		for _, other := range c {
-			_, exists := got[fmt.Sprintf(`raft_member_lag_entries{member=%q}`, other.id)]
-			require.Equal(t, m == leader, exists, "only the leader knows how far members are behind")
-		}
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			leader := c.leader(t)
+			got, status := m.scrape(t), m.node.Status()
+			for name, want := range map[string]float64{
+				"locks": 1, "holders": 1, "waiters": 3, "longest_queue": 3, "sessions": float64(status.Counts.Sessions),
+				`last_token{mode="correctness"}`: float64(status.LastToken),
+				"raft_is_leader":                 map[bool]float64{true: 1}[m == leader], "raft_has_leader": 1, "raft_term": float64(status.Term),
+				"raft_members": 3, "raft_voters": 3,
+				"redis_nodes": 3, "redis_quorum": 2, "efficiency_ready": 1, "migrations": 0, "migration_age_seconds": 0,
+				`certificate_expiry_timestamp_seconds{use="own"}`: 4e9, "audit_lost_lines_total": 0,
+			} {
+				assert.Equal(collect, want, got[name], name)
+			}
+			assert.Positive(collect, got[`last_token{mode="efficiency"}`])
+			for _, address := range fleet.Addresses {
+				node := fmt.Sprintf(`{node=%q}`, address)
+				assert.Equal(collect, []float64{1, 1, 0}, []float64{got["redis_up"+node], got["redis_voting"+node],
+					got["redis_quarantine_seconds"+node]})
+				assert.Positive(collect, got["redis_call_seconds_count"+node])
+			}
+			for _, other := range c {
+				_, exists := got[fmt.Sprintf(`raft_member_lag_entries{member=%q}`, other.id)]
+				assert.Equal(collect, m == leader, exists, "only the leader knows how far members are behind")
+			}
+		}, testTimeout, 50*time.Millisecond, m.id)
 	}
 	got := leader.scrape(t)
 	require.Positive(t, got["raft_commit_seconds_count"])
@@ -332,7 +335,7 @@ func testMetricsOfLostNode(t *testing.T, c measuredCluster, lost *testserver.Red
 			got := m.scrape(t)
 			return got["redis_up"+node] == 0 && got["redis_voting"+node] == 0 && got["redis_errors_total"+node] > 0
 		})
-		require.InDelta(t, 1, m.scrape(t)["efficiency_ready"], 0, "the others are a quorum")
+		eventually(t, "the others are a quorum", func() bool { return m.scrape(t)["efficiency_ready"] == 1 })
 	}
 	require.NoError(t, lost.Start())
 	for _, m := range c {

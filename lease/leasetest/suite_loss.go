@@ -30,10 +30,19 @@ var lossTests = []conformance{
 		renewed := make(chan error, 1000)
 		c := f.client(lease.WithHooks(lease.Hooks{Renewed: func(r lease.Renewal) { renewed <- r.Err }}))
 		l := f.acquire(c, f.name("a"))
-		first := l.Deadline()
+		first, last := l.Deadline(), f.Clock.Now()
 		for n := 0; n < enough; {
-			if receive(f, renewed) == nil { // it may fail while the leader changes
-				n++
+			select {
+			case err := <-renewed:
+				if err == nil { // it may fail while the leader changes
+					n, last = n+1, f.Clock.Now()
+				}
+			case <-l.Done():
+				require.Greater(f, f.Clock.Now().Since(last), f.TTL/2, "lost although it was renewed: %v", l.Err())
+				l = f.acquire(c, f.name("a")) // this process was too slow
+				n, first, last = 0, l.Deadline(), f.Clock.Now()
+			case <-f.ctx.Done():
+				require.FailNow(f, "the lease is not renewed")
 			}
 		}
 		require.NoError(f, l.Err())
