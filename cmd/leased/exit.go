@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // The exit codes of `leased run` that are not in the error table of package wire.
@@ -34,7 +35,8 @@ var exitCodes = fmt.Sprintf(`Exit codes of all commands:
   %-5d  run: the command cannot be executed
   %-5d  run: the command was not found
   %d+n  ended by signal n
-"leased run" passes on the exit code of its command.`,
+"leased run" passes on the exit code of its command.
+With --output json, a failed command prints {"error": ...} with the fields of the HTTP API.`,
 	wire.ExitError, wire.ExitUsage, wire.ExitLimit, wire.ExitForbidden, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable,
 	wire.ExitUncertain, wire.ExitRefused,
 	exitCannotRun, exitNotFound, exitSignal)
@@ -58,11 +60,11 @@ func (e *codeError) Unwrap() error { return e.err }
 
 func usageError(err error) error { return &codeError{wire.ExitUsage, err} }
 
-// execute runs a command line, prints the error with a hint, and returns the exit
-// code.
+// execute runs a command line, prints the error with a hint, and returns the exit code.
+// With --output json, the error is also an object on the standard output, for scripts.
 func execute(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	err := root.ExecuteContext(withTraceparent(context.Background(), os.Getenv(traceVariable)))
+	c, err := root.ExecuteContextC(withTraceparent(context.Background(), os.Getenv(traceVariable)))
 	if err == nil {
 		return 0
 	}
@@ -74,7 +76,20 @@ func execute(root *cobra.Command, args []string) int {
 	if hint != "" {
 		fmt.Fprintf(os.Stderr, "        %s\n", hint)
 	}
+	if format := c.Flags().Lookup("output"); format != nil && format.Value.String() == "json" {
+		_ = printJSON(c.OutOrStdout(), map[string]any{"error": errorObject(err)}, "  ")
+	}
 	return code
+}
+
+// errorObject is an error in the form of the HTTP API.
+func errorObject(err error) map[string]any {
+	e := wire.FromError(err)
+	if coded, ok := errors.AsType[*codeError](err); ok && coded.code == wire.ExitUsage {
+		e.Code, e.Hint = wire.KindOf(engine.ErrInvalid).Code, ""
+	}
+	e.Message = secret.Hide(e.Message)
+	return plain(e.ProtoReflect())
 }
 
 // explain returns the exit code and the hint for an error. A codeError, an invalid

@@ -94,6 +94,21 @@ func TestDevWithCurlAndCommands(t *testing.T) {
 	refused, err := post(t, api, "Acquire", `{"resource":"account/7"}`)
 	require.Error(t, err)
 	require.Equal(t, "held", refused.Code)
+	out, code = call(t, env, "sh", "-c", `"$0" acquire account/7 --output=json 2>/dev/null`, leased)
+	require.Equal(t, 120, code)
+	var printed struct {
+		Error struct {
+			Code   string
+			HeldBy struct{ Token uint64 }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &printed), out)
+	require.Equal(t, "held", printed.Error.Code)
+	require.Equal(t, taken.Token, printed.Error.HeldBy.Token)
+	out, code = call(t, env, "sh", "-c", `"$0" renew account/7 --output=json 2>/dev/null`, leased)
+	require.Equal(t, 2, code)
+	require.NoError(t, json.Unmarshal([]byte(out), &printed), out)
+	require.Equal(t, "invalid", printed.Error.Code)
 	must(t, env, leased, "release", "account/7", fmt.Sprintf("--token=%d", taken.Token))
 	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
 }
