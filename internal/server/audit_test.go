@@ -92,7 +92,8 @@ func TestAuditEvents(t *testing.T) {
 			func() error {
 				return do(api.Acquire(ctx, &pb.AcquireRequest{Resources: []string{"y", "x"}, Ttl: "10m", Holder: "h"}))
 			}},
-		{audit.Record{Event: audit.Grant, User: "bob", Resources: []string{"b/1"}, Mode: "correctness"}, func() error {
+		{audit.Record{Event: audit.Grant, User: "bob", Resources: []string{"b/1"}, Holder: "bob@127.0.0.1",
+			Mode: "correctness"}, func() error {
 			return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b/1"}`), secret.Header(s.bobs)), 200)
 		}},
 		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Acquire_FullMethodName, Code: "forbidden"},

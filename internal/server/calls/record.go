@@ -12,9 +12,8 @@ import (
 func (m *Method) record(request, response any) audit.Record {
 	r := audit.Record{Event: m.event, Resources: locksOf(request)}
 	if granted, ok := response.(*pb.AcquireResponse); ok && granted != nil {
-		r.Resources = granted.Resources
-	}
-	if q, ok := request.(interface{ GetHolder() string }); ok {
+		r.Resources, r.Holder = granted.Resources, granted.Holder // also of a caller without a name
+	} else if q, ok := request.(interface{ GetHolder() string }); ok {
 		r.Holder = q.GetHolder()
 	}
 	for _, message := range []any{request, response} {
