@@ -156,11 +156,11 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 // life draws a command about the life of a Redis node.
 func (g *generator) life(t *rapid.T, e machine.Efficiency) machine.Command {
 	member, name := pick(t, fleetMembers, "member"), fmt.Sprint("life ", draw(t, 6, "life"))
-	switch draw(t, 6, "of a life") {
-	case 0:
-		return &machine.CloseSets{Version: 1 + e.Version - uint64(draw(t, int(min(e.Version, 20))+1, "older")),
-			Granted: g.granted(t)}
-	case 1:
+	switch draw(t, 7, "of a life") {
+	case 0, 1:
+		older := pick(t, []uint64{0, uint64(draw(t, int(min(e.Version, 20))+1, "older"))}, "any")
+		return &machine.CloseSets{Version: 1 + e.Version - older, Granted: g.granted(t)}
+	case 2:
 		for i, l := range e.Lives {
 			if l.Name != "" && coin.Draw(t, "named") {
 				member, name = e.Fleet.Addresses[i], l.Name
