@@ -22,11 +22,13 @@ const (
 	AboutToWrite // after the check
 	AboutToRenew
 	AboutToRelease
+	AboutToExtend
 	steps // how many there are
 )
 
 var stepNames = [...]string{"acquiring", "using the lease", "entering the gate", "reading", "the check of its deadline",
-	"the write, the deadline checked", "renewing", "releasing"}
+	"the write, the deadline checked", "renewing", "releasing",
+	"extending the lease"}
 
 // String names the next action.
 func (s Step) String() string { return stepNames[s] }
@@ -131,7 +133,12 @@ func (c *client) use(a *attempt) {
 	if c.w.healed {
 		c.w.servedLock(a)
 	}
-	c.step(AboutToUse, func() { c.step(AboutToEnter, func() { c.enter(a) }) })
+	c.step(AboutToUse, func() {
+		if c.w.chance(20) {
+			c.step(AboutToExtend, func() { c.extend(a) })
+		}
+		c.step(AboutToEnter, func() { c.enter(a) })
+	})
 }
 
 // expired reports whether the lease has ended by the client's clock.

@@ -22,7 +22,7 @@ type commitLog struct {
 	checker      *model.LogChecker
 	lives        map[engine.SessionID]int           // how often it was opened again
 	incarnations map[engine.SessionID]uint64        // the last one
-	renewed      map[sessionKey]time.Duration       // when a leader last extended it
+	until        map[sessionKey]time.Duration       // what leaders have promised, at the least
 	ended        map[engine.SessionID]bool          // all sessions
 	keys         map[fencing.Token]property.Attempt // the attempt of each grant
 	holding      map[fencing.Resource]fencing.Token // as reported to the property checker
@@ -36,7 +36,7 @@ type sessionKey struct {
 }
 
 func newCommitLog(w *World) *commitLog {
-	return &commitLog{w: w, renewed: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(),
+	return &commitLog{w: w, until: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(),
 		lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
 		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{},
 		incarnations: map[engine.SessionID]uint64{}}
@@ -125,17 +125,16 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 }
 
 // extended records that a leader extended a session, from the arrival of the renewal.
-func (l *commitLog) extended(id engine.SessionID, incarnation uint64, arrived time.Duration) {
+func (l *commitLog) extended(id engine.SessionID, incarnation uint64, arrived, ttl time.Duration) {
 	key := sessionKey{id, incarnation}
-	l.renewed[key] = max(l.renewed[key], arrived)
+	l.until[key] = max(l.until[key], arrived+ttl*(1_000_000-2*maxDrift)/1_000_000)
 }
 
-// checkExpiry checks that a session expires no earlier than its TTL after the last renewal
-// that a leader confirmed, whichever leader that was.
+// checkExpiry checks that a session does not expire before the end of a renewal that a
+// leader confirmed, whichever leader that was.
 func (l *commitLog) checkExpiry(s sessionKey) {
-	ttl := l.w.plan.TTL * (1_000_000 - 2*maxDrift) / 1_000_000
-	if at, ok := l.renewed[s]; ok && l.w.now < at+ttl && l.w.plan.soundNodeClocks() {
-		l.check(fmt.Errorf("a session of TTL %v expired %v after it was renewed", l.w.plan.TTL, l.w.now-at))
+	if until := l.until[s]; l.w.now < until && l.w.plan.soundNodeClocks() {
+		l.check(fmt.Errorf("a session expired %v before the end of its renewal", until-l.w.now))
 	}
 }
 

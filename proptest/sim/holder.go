@@ -18,6 +18,8 @@ type locks interface {
 	open(s *clientcore.Session, done func(error))
 	acquire(s *clientcore.Session, request engine.Request, done func(engine.Grant, error))
 	renew(s *clientcore.Session, held []engine.Held, done func([]engine.Nonce, error))
+	// update extends a lease to another TTL.
+	update(s *clientcore.Session, held engine.Held, done func(error))
 	release(s *clientcore.Session, held engine.Held, done func(error))
 	close(s *clientcore.Session, held []engine.Held)
 }
@@ -231,6 +233,31 @@ func (c *client) stepSession(s *clientcore.Session) {
 	c.w.timer(c.process, actions.Next, func() {
 		if record.timer == number {
 			c.stepSession(s)
+		}
+	})
+}
+
+// extend extends a lease to another TTL, as Lease.Extend does.
+func (c *client) extend(a *attempt) {
+	if a.over {
+		return
+	}
+	s, held := a.grant.Session(), a.grant.Held
+	held.TTL = c.policy.TTL / 2
+	if c.w.chance(75) && held.Name == "" {
+		held.TTL = c.policy.TTL * 2
+	}
+	sent := c.now()
+	c.engine(s).update(s, held, func(err error) {
+		switch {
+		case err == nil:
+			if c.w.plan.Flaws.LateValidity {
+				sent = c.now()
+			}
+			a.grant.Extended(sent, held.TTL)
+			c.stepSession(s)
+		case errors.Is(err, engine.ErrLost):
+			c.reportLost(s, held.Nonce, err)
 		}
 	})
 }

@@ -304,16 +304,31 @@ func (r *replica) renew(id engine.SessionID, incarnation uint64, reply func(answ
 	case l == nil:
 		reply(answer{state: notLeader, leader: r.hint()})
 	case l.lessor.Proved(arrived.instant):
-		reply(answer{state: r.extend(arrived, id, incarnation), leader: r.slot})
+		reply(answer{state: r.extend(arrived, id, incarnation, r.w.plan.TTL), leader: r.slot})
 	default:
-		l.renewFrom(arrived, id, incarnation) // it does not expire while the barrier is in flight
+		l.renewFrom(arrived, id, incarnation, 0) // it does not expire while the barrier is in flight
 		r.enqueue(nil, l.number, func(a answer) {
 			if a.state == served {
-				a.state = r.extend(arrived, id, incarnation)
+				a.state = r.extend(arrived, id, incarnation, r.w.plan.TTL)
 			}
 			reply(a)
 		})
 	}
+}
+
+// update changes a session and a lease of it, and extends the session by the TTL of the
+// update.
+func (r *replica) update(c *machine.Update, reply func(answer)) {
+	arrived := r.arrival()
+	r.propose(c, func(a answer) {
+		switch {
+		case a.state == served && a.result.Code == machine.NoSession:
+			a.state = expired
+		case a.state == served && a.result.Code == machine.Done:
+			a.state = r.extend(arrived, c.Session, c.Incarnation, c.TTL)
+		}
+		reply(a)
+	})
 }
 
 // arrival is when a request arrived, on the clock of the replica and in the world.
@@ -324,23 +339,24 @@ type arrival struct {
 
 func (r *replica) arrival() arrival { return arrival{r.instant(), r.w.now} }
 
-// renewFrom renews a session from an arrival. It reports false if the session has ended.
-func (l *leadership) renewFrom(a arrival, id engine.SessionID, incarnation uint64) bool {
+// renewFrom renews a session from an arrival, for ttl or the session's own. It reports false
+// if the session has ended.
+func (l *leadership) renewFrom(a arrival, id engine.SessionID, incarnation uint64, ttl time.Duration) bool {
 	if info := l.machine.SessionInfo(id); l.unadopted > 0 && info.Incarnation != 0 {
 		l.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
 	}
-	return l.lessor.Renew(a.instant, id, incarnation)
+	return l.lessor.RenewFor(a.instant, id, incarnation, ttl)
 }
 
 // extend is renew for a caller that has a proof of leadership.
-func (r *replica) extend(a arrival, id engine.SessionID, incarnation uint64) state {
+func (r *replica) extend(a arrival, id engine.SessionID, incarnation uint64, ttl time.Duration) state {
 	l := r.serving()
 	switch {
 	case l == nil:
 		return uncertain
-	case !l.renewFrom(a, id, incarnation):
+	case !l.renewFrom(a, id, incarnation, ttl):
 		return expired
 	}
-	r.cluster.log.extended(id, incarnation, a.at)
+	r.cluster.log.extended(id, incarnation, a.at, ttl)
 	return extended
 }

@@ -70,7 +70,7 @@ func (m *raftClient) open(s *clientcore.Session, done func(error)) {
 		arrived := r.arrival()
 		r.propose(&machine.OpenSession{Session: id, TTL: ttl}, func(a answer) {
 			if a.state == served {
-				a.state = r.extend(arrived, id, a.result.Incarnation)
+				a.state = r.extend(arrived, id, a.result.Incarnation, ttl)
 			}
 			reply(a)
 		})
@@ -126,6 +126,10 @@ func acquireError(result machine.Result, request *engine.Request) error {
 
 func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]engine.Nonce, error)) {
 	open := m.sessions[s.ID()]
+	if open == nil { // the client was paused before it sent this, and has closed the session
+		m.w.timer(m.process, 0, func() { done(nil, engine.ErrExpired) })
+		return
+	}
 	m.links.request(min(memberTime, m.policy.Renew), func(r *replica, reply func(answer)) {
 		r.renew(s.ID(), open.incarnation, reply)
 	}, func(a answer, err error) {
@@ -133,6 +137,24 @@ func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]e
 			err = engine.ErrExpired
 		}
 		done(slices.Sorted(maps.Keys(open.grants)), err)
+	})
+}
+
+func (m *raftClient) update(s *clientcore.Session, held engine.Held, done func(error)) {
+	open := m.sessions[s.ID()]
+	if open == nil {
+		m.w.timer(m.process, 0, func() { done(engine.ErrExpired) })
+		return
+	}
+	command := &machine.Update{Session: s.ID(), Incarnation: open.incarnation, TTL: held.TTL, Nonce: held.Nonce}
+	m.links.request(memberTime, func(r *replica, reply func(answer)) { r.update(command, reply) }, func(a answer, err error) {
+		switch {
+		case err == nil && a.state == expired:
+			err = engine.ErrExpired
+		case err == nil && a.result.Code != machine.Done:
+			err = engine.ErrNotHeld
+		}
+		done(err)
 	})
 }
 

@@ -265,6 +265,10 @@ func (v *redisClient) renew(s *clientcore.Session, held []engine.Held, done func
 	}
 }
 
+func (v *redisClient) update(_ *clientcore.Session, held engine.Held, done func(error)) {
+	v.renewOne(held, done)
+}
+
 func (v *redisClient) renewOne(h engine.Held, done func(error)) {
 	t := v.granted[h.Name]
 	under, err := v.authorize(h.Resources[0])
@@ -279,7 +283,7 @@ func (v *redisClient) renewOne(h engine.Held, done func(error)) {
 				return redisnode.Reply{Reason: redisnode.Empty}
 			}
 			call := t.call(v)
-			call.Version, call.Token = under.version, t.core.Token
+			call.Version, call.Token, call.TTL = under.version, t.core.Token, h.TTL.Milliseconds()
 			return node.Renew(now, h.Resources, call)
 		}, func(r redisnode.Reply, ok bool) {
 			t.core.Renewed(i, !ok)
