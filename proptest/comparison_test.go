@@ -181,7 +181,7 @@ func notifyChecker(w *model.LogChecker, m *machine.Machine, number func(engine.S
 			if command.Granted != fencing.None {
 				w.RedisGranted(command.Granted)
 			}
-		case *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet:
+		case *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet, *machine.FinishFleet:
 			w.RaiseFloor(m.LastToken())
 		}
 	}

@@ -114,7 +114,7 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			if c.Granted != fencing.None {
 				l.checker.RedisGranted(c.Granted)
 			}
-		case *machine.Reconcile:
+		case *machine.Reconcile, *machine.MarkRestored, *machine.SetFleet, *machine.FinishFleet:
 			l.checker.RaiseFloor(m.LastToken())
 		}
 	}
