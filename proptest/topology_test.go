@@ -129,10 +129,10 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 			to = min(to, e.Ceiling+1<<33)
 		}
 		return &machine.RaiseCeiling{To: min(to, fencing.MaxToken)}
-	case what < 12:
+	case what < 12 && !e.Fleet.IsZero(): // a member reconciles the log with nodes
 		c := &machine.Reconcile{At: g.version(t), Version: uint64(draw(t, 20, "version")),
 			Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
-		if !e.Fleet.IsZero() && coin.Draw(t, "lives") {
+		if coin.Draw(t, "lives") {
 			c.Lives, c.Past = make([]string, len(e.Fleet.Addresses)), make([]string, len(e.Fleet.Addresses))
 			for i := range c.Lives {
 				c.Lives[i] = pick(t, []string{"", fmt.Sprint("old ", i)}, "life")
