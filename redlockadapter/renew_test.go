@@ -177,6 +177,7 @@ func TestRenewalWaitsForAQuorumThatLostTheLease(t *testing.T) {
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
 		held := acquireAlone(t, b, "a")
 		require.NoError(t, other.Break(ctx, "a", held.Token))
+		synctest.Wait() // until all nodes have received it, not only a quorum
 		f.nodes[0].stop()
 		f.nodes[2].setDelay(100 * time.Millisecond)
 		began := now()
