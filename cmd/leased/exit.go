@@ -72,9 +72,9 @@ func execute(root *cobra.Command, args []string) int {
 	if coded, ok := errors.AsType[*codeError](err); ok && coded.err == nil {
 		return code
 	}
-	fmt.Fprintf(os.Stderr, "leased: %s\n", secret.Hide(err.Error())) // the message may repeat an argument
+	fmt.Fprintf(c.ErrOrStderr(), "leased: %s\n", secret.Hide(err.Error())) // the message may repeat an argument
 	if hint != "" {
-		fmt.Fprintf(os.Stderr, "        %s\n", hint)
+		fmt.Fprintf(c.ErrOrStderr(), "        %s\n", hint)
 	}
 	if format := c.Flags().Lookup("output"); format != nil && format.Value.String() == "json" {
 		_ = printJSON(c.OutOrStdout(), map[string]any{"error": errorObject(err)}, "  ")

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 )
 
 // Names in a table cannot control the terminal or break its lines.
@@ -34,5 +36,20 @@ func TestClusterStatusWarnsOfLargeTokens(t *testing.T) {
 		tableOfCluster(w, status, nil)
 		require.NoError(t, w.Flush())
 		require.Equal(t, warns, strings.Contains(out.String(), "warning: tokens have reached 549755813889"), out.String())
+	}
+}
+
+// An error that repeats an argument does not show the secret in it, as text or as JSON.
+func TestErrorsHideSecrets(t *testing.T) {
+	t.Parallel()
+	given := secret.New()
+	var out, text strings.Builder
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(&text)
+	require.Equal(t, wire.ExitUsage, execute(root, []string{"acquire", "-o", "json", "--permits", given, "jobs/7"}))
+	for _, message := range []string{out.String(), text.String()} {
+		require.NotContains(t, message, given)
+		require.Contains(t, message, "(a secret, not shown)")
 	}
 }
