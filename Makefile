@@ -17,8 +17,8 @@ TESTTIMEOUT ?= 15m
 # The packages that take longest begin first. lint has run go vet.
 SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|sdk/conformance|proptest/.*)
 # Packages without goroutines of their own, and tests of programs that they start: the race detector would only slow
-# them down. In proptest/virtual it crashes now and then, since all timers of a bubble share one of its contexts
-# (runtime.(*timer).maybeRunChan of Go 1.26). make race runs them all with it.
+# them down. In proptest/virtual the detector of Go 1.26 crashes now and then, in runtime.(*timer).maybeRunChan of a
+# synctest bubble. make race runs them all with it.
 PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|clientcore|golden|logtest|openapi|screenshots|secret|server/dashboard|tidy|wire)|lease/engine|proptest|proptest/(linear|model|mutants|prop|property|redisnode|redlock|sim|torture|virtual)|raftstore/(lessor|machine|proposer)|redlockadapter/(quorum|recovery|scripts)|sdk/.*|storagegate/(internal/.*|recipes|sqlgate.*)|telemetry/(metrics|tracing))
 # Packages whose tests need processes or minutes. Elsewhere such tests are skipped by -short.
 PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/.*|storagegate/(sqlgate.*|objectgate|recipes))
