@@ -58,29 +58,44 @@ func compare(b *testing.B, first, second func()) {
 	b.ReportMetric(ratios[len(ratios)/2], "ratio-p50")
 }
 
-// A lock, its fence and the write in one transaction, against the write alone.
+// A lock, its fence and the write in one transaction, against the write alone. A lock and a mark are a row each:
+// plain updates of two more rows show what that costs without any check.
 func BenchmarkOneTransaction(b *testing.B) {
 	pool := durable(b)
 	ctx := b.Context()
-	_, err := pool.Exec(ctx, "CREATE TABLE accounts (id int PRIMARY KEY, balance bigint) WITH (fillfactor = 50); "+
-		"INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 99) n")
-	require.NoError(b, err)
+	for _, table := range []string{"accounts", "locks", "marks"} {
+		_, err := pool.Exec(ctx, fmt.Sprintf("CREATE TABLE %[1]s (id int PRIMARY KEY, n bigint) WITH (fillfactor = 50); "+
+			"INSERT INTO %[1]s SELECT n, 0 FROM generate_series(0, 99) n", table))
+		require.NoError(b, err)
+	}
+	update := func(batch *pgx.Batch, table string, id int) {
+		batch.Queue("UPDATE "+table+" SET n = n + 1 WHERE id = $1", id)
+	}
 	n := 0
-	transaction := func(locked bool) func() {
+	transaction := func(before func(batch *pgx.Batch, id int)) func() {
 		return func() {
 			n++
 			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				batch := &pgx.Batch{}
-				if locked {
-					batch.Queue("SELECT leased_fence($1, leased_hold($1))", fmt.Sprintf("account/%d", n%100))
-				}
-				batch.Queue("UPDATE accounts SET balance = balance + 1 WHERE id = $1", n%100)
+				before(batch, n%100)
+				update(batch, "accounts", n%100)
 				return tx.SendBatch(ctx, batch).Close()
 			})
 			require.NoError(b, err)
 		}
 	}
-	compare(b, transaction(false), transaction(true))
+	alone := transaction(func(*pgx.Batch, int) {})
+	b.Run("rows", func(b *testing.B) {
+		compare(b, alone, transaction(func(batch *pgx.Batch, id int) {
+			update(batch, "locks", id)
+			update(batch, "marks", id)
+		}))
+	})
+	b.Run("lock", func(b *testing.B) {
+		compare(b, alone, transaction(func(batch *pgx.Batch, id int) {
+			batch.Queue("SELECT leased_fence($1, leased_hold($1))", fmt.Sprintf("account/%d", id))
+		}))
+	})
 }
 
 // pair acquires and releases a lock.
