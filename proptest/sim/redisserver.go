@@ -86,15 +86,17 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	if w.plan.Setting == Standalone {
 		known := 0
 		for _, o := range w.redises {
-			if r := o.report(); o != s && (r.Live != nil || r.Former != nil) {
+			if o != s && o.remembers() {
 				known++
 			}
 		}
-		if left == keepsNothing && known < len(w.redises)/2+1 {
-			return false
-		}
-		if old := (&redisServer{node: s.disk}); left == keepsOld && (s.disk == nil || old.top()+recovery.Jump/2 < s.top()) {
+		old := &redisServer{node: s.disk}
+		if left == keepsOld && (s.disk == nil || old.top()+recovery.Jump/2 < s.top()) {
 			left = keepsAll
+		}
+		forgets := left == keepsNothing || left == keepsOld && !old.remembers() // its disk is older than its first vote
+		if forgets && known < len(w.redises)/2+1 {
+			return false
 		}
 	}
 	w.crash(s.process)
@@ -112,6 +114,12 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	}
 	w.after(d, func() { s.down = false })
 	return true
+}
+
+// remembers reports whether the server can say which tokens it has accepted, in this life or the former one.
+func (s *redisServer) remembers() bool {
+	r := s.report()
+	return r.Live != nil || r.Former != nil
 }
 
 // send executes a script on a server and delivers the answer. A crash closes the
