@@ -104,14 +104,19 @@ func (t *jsonTarget) Name() string { return JSON }
 
 // Open implements [load.Target].
 func (t *jsonTarget) Open(context.Context) (load.Client, error) {
-	n := int(t.opened.Add(1))
-	return &jsonClient{url: "http://" + t.endpoints[n%len(t.endpoints)] + "/v1/",
-		http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}}, nil
+	return newJSONClient(t.endpoints, int(t.opened.Add(1)), "/v1/"), nil
 }
 
+// jsonClient has a connection to one of the servers.
 type jsonClient struct {
 	url  string
 	http *http.Client
+}
+
+// newJSONClient returns the nth client.
+func newJSONClient(endpoints []string, n int, path string) *jsonClient {
+	return &jsonClient{url: "http://" + endpoints[n%len(endpoints)] + path,
+		http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}}
 }
 
 // Acquire implements [load.Client].

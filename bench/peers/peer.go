@@ -84,7 +84,7 @@ type MemoryReporter interface {
 // empty to build it.
 func Kinds(program string) []Kind {
 	ours := leasedKinds(program)
-	return slices.Concat(ours, []Kind{etcdKind(), zooKeeperKind(), consulKind()}, redisKinds(), postgresKinds(),
+	return slices.Concat(ours, []Kind{etcdKind(), etcdJSONKind(), zooKeeperKind(), consulKind()}, redisKinds(), postgresKinds(),
 		guardedKinds(ours[0]))
 }
 

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
+	"embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,32 +14,33 @@ import (
 	"github.com/leased-project/leased/bench/results"
 )
 
-//go:embed performance.md.tmpl
-var page string
+//go:embed *.md.tmpl
+var pages embed.FS
 
-// document fills the template.
+// document fills the templates.
 type document struct {
 	*summary
 	benchmarks []benchmark
 	plots      map[string][]byte // by file name
 }
 
-// text returns the document, and collects the plots that it shows.
-func (d *document) text() ([]byte, error) {
-	t, err := template.New("performance.md.tmpl").Funcs(template.FuncMap{
-		"goals":    d.goalTable,
-		"machine":  d.machine,
-		"commands": d.commands,
-		"work":     d.section,
-		"losses":   d.lossTable,
-		"missed":   d.isMissed,
+// text fills a template, and collects the plots that it shows.
+func (d *document) text(name string) ([]byte, error) {
+	t, err := template.New(name).Funcs(template.FuncMap{
+		"goals":     d.goalTable,
+		"headlines": d.headlineTable,
+		"machine":   d.machine,
+		"commands":  d.commands,
+		"work":      d.section,
+		"losses":    d.lossTable,
+		"missed":    d.isMissed,
 		"anyMissed": func() bool {
 			return slices.ContainsFunc(goals, func(g goal) bool { _, o := d.measure(g); return o == missed })
 		},
 		"gates":    d.gateTable,
 		"micro":    d.benchmarkTable,
 		"profiles": d.profileTable,
-	}).Parse(page)
+	}).ParseFS(pages, name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -30,61 +32,104 @@ const (
 	missed
 )
 
+// Cases that several goals have.
+var (
+	one, few, more, many  = params{"workers": 1}, params{"workers": 16}, params{"workers": 64}, params{"workers": 256}
+	fewWaiters            = params{"workers": 16, "processes": 1}
+	manyWaiters           = params{"workers": 128, "processes": 1}
+	manyProcesses         = params{"workers": 128, "processes": 8}
+	manyClients           = params{"workers": 256, "clients": 256}
+	leases, millionLeases = params{"leases": 100_000}, params{"leases": 1_000_000}
+	least, most           = true, false
+)
+
 // goals are all goals, in the order of the table.
 var goals = []goal{
-	{"own-etcd", "correctness, own locks, 256 workers, pairs/s", "W1", params{"workers": 256}, leased, results.Rate, etcd,
-		true, 10},
-	{"own-zookeeper", "the same", "W1", params{"workers": 256}, leased, results.Rate, zookeeper, true, 7},
-	{"own-postgres", "the same", "W1", params{"workers": 256}, leased, results.Rate, advisory, true, 1},
-	{"own-16", "correctness, own locks, 16 workers, pairs/s", "W1", params{"workers": 16}, leased, results.Rate, etcd,
-		true, 6},
-	{"one-etcd", "correctness, one worker, acquire p50", "W1", params{"workers": 1}, leased, results.P50, etcd, false,
-		0.4},
-	{"one-zookeeper", "the same", "W1", params{"workers": 1}, leased, results.P50, zookeeper, false, 0.7},
-	{"handoff-16-etcd", "correctness, one lock, 16 workers, handoffs/s", "W2", params{"workers": 16, "processes": 1},
-		leased, results.Rate, etcd, true, 8},
-	{"handoff-16-zookeeper", "the same", "W2", params{"workers": 16, "processes": 1}, leased, results.Rate, zookeeper,
-		true, 4},
-	{"handoff-128-etcd", "correctness, one lock, 128 workers, handoffs/s", "W2", params{"workers": 128, "processes": 1},
-		leased, results.Rate, etcd, true, 8},
-	{"handoff-128-zookeeper", "the same", "W2", params{"workers": 128, "processes": 1}, leased, results.Rate, zookeeper,
-		true, 4},
-	{"fair-16", "correctness, one lock, 16 workers, most/fewest grants of a worker", "W2",
-		params{"workers": 16, "processes": 1}, leased, results.Fairness, "", false, 1.1},
-	{"fair-128", "the same, 128 workers", "W2", params{"workers": 128, "processes": 1}, leased, results.Fairness, "",
-		false, 1.1},
-	{"cpu-etcd", "correctness, own locks, 256 workers, CPU of servers and client", "W1", params{"workers": 256}, leased,
-		results.CPU, etcd, false, 0.1},
-	{"failover-first", "leader killed, 16 workers, time to the next grant", "W4", params{"workers": 16}, leased,
-		results.FailoverMillis, etcd, false, 0.5},
-	{"failover-last", "the same, time to the next grant of the last worker", "W4", params{"workers": 16}, leased,
-		results.LastMillis, etcd, false, 0.5},
-	{"take-etcd", "100,000 leases with 64 workers, time to take them", "W3", params{"leases": 100_000}, leased,
-		results.TakeSeconds, etcd, false, 0.1},
-	{"memory-leader", "the same, memory of the leader per lease", "W3", params{"leases": 100_000}, leased,
-		results.MemoryLeader, etcd, false, 0.6},
-	{"memory-follower", "the same, memory of a follower per lease", "W3", params{"leases": 100_000}, leased,
-		results.MemoryFollower, etcd, false, 0.6},
-	{"efficiency-256", "efficiency, own locks, 256 workers, pairs/s", "W1", params{"workers": 256}, efficiency,
-		results.Rate, redsyncFive, true, 6},
-	{"efficiency-64", "efficiency, own locks, 64 workers, pairs/s", "W1", params{"workers": 64}, efficiency, results.Rate,
-		redsyncFive, true, 4},
-	{"efficiency-cpu", "efficiency, own locks, 256 workers, CPU of servers and client", "W1", params{"workers": 256},
-		efficiency, results.CPU, redsyncFive, false, 0.25},
-	{"efficiency-one", "efficiency, one worker, acquire p50", "W1", params{"workers": 1}, efficiency, results.P50,
-		redsyncFive, false, 0.6},
-	{"efficiency-handoff", "efficiency, one lock, 128 workers in 8 processes, handoffs/s", "W2",
-		params{"workers": 128, "processes": 8}, efficiency, results.Rate, redsyncFive, true, 5},
-	{"member-256", "efficiency through a member, own locks, 256 workers, pairs/s", "W1", params{"workers": 256}, member,
-		results.Rate, redsyncFive, true, 4},
-	{"member-correctness", "the same", "W1", params{"workers": 256}, member, results.Rate, leased, true, 1.5},
-	{"member-one", "efficiency through a member, one worker, acquire p50", "W1", params{"workers": 1}, member, results.P50,
-		redsyncFive, false, 1.5},
-	{"gate-latency", "gated write in PostgreSQL, 16 writers, p50", "W5", params{"workers": 16}, gated, results.PairP50,
-		plain, false, 1.25},
-	{"gate-rate", "the same, writes/s", "W5", params{"workers": 16}, gated, results.Rate, plain, true, 0.8},
+	{"own-etcd", "correctness, own locks, 256 workers, pairs/s", "W1", many, leased, results.Rate, etcd, least, 10},
+	{"own-zookeeper", "the same", "W1", many, leased, results.Rate, zookeeper, least, 7},
+	{"own-postgres", "the same", "W1", many, leased, results.Rate, advisory, least, 1},
+	{"cpu-etcd", "the same, CPU of servers and client", "W1", many, leased, results.CPU, etcd, most, 0.09},
+	{"clients-etcd", "the same with 256 clients, pairs/s", "W6", manyClients, leased, results.Rate, etcd, least, 5},
+	{"own-64", "correctness, own locks, 64 workers, pairs/s", "W1", more, leased, results.Rate, etcd, least, 9},
+	{"own-16", "the same, 16 workers", "W1", few, leased, results.Rate, etcd, least, 6},
+	{"one-etcd", "correctness, one worker, acquire p50", "W1", one, leased, results.P50, etcd, most, 0.4},
+	{"one-zookeeper", "the same", "W1", one, leased, results.P50, zookeeper, most, 0.7},
+	{"handoff-16-etcd", "correctness, one lock, 16 workers, handoffs/s", "W2", fewWaiters, leased, results.Rate, etcd,
+		least, 8},
+	{"handoff-16-zookeeper", "the same", "W2", fewWaiters, leased, results.Rate, zookeeper, least, 4},
+	{"handoff-128-etcd", "correctness, one lock, 128 workers, handoffs/s", "W2", manyWaiters, leased, results.Rate, etcd,
+		least, 8},
+	{"handoff-128-zookeeper", "the same", "W2", manyWaiters, leased, results.Rate, zookeeper, least, 3},
+	{"fair-16", "correctness, one lock, 16 workers, most/fewest grants of a worker", "W2", fewWaiters, leased,
+		results.Fairness, "", most, 1.1},
+	{"fair-128", "the same, 128 workers", "W2", manyWaiters, leased, results.Fairness, "", most, 1.1},
+	{"failover-first", "leader killed, 16 workers, time to the next grant", "W4", few, leased, results.FailoverMillis,
+		etcd, most, 0.1},
+	{"failover-last", "the same, time to the next grant of the last worker", "W4", few, leased, results.LastMillis, etcd,
+		most, 0.1},
+	{"take-etcd", "100,000 leases with 64 workers, time to take them", "W3", leases, leased, results.TakeSeconds, etcd,
+		most, 0.13},
+	{"memory-leader", "the same, memory of the leader per lease", "W3", leases, leased, results.MemoryLeader, etcd, most,
+		0.8},
+	{"memory-follower", "the same, memory of a follower per lease", "W3", leases, leased, results.MemoryFollower, etcd,
+		most, 0.6},
+	{"json-etcd", "JSON API, 64 connections, pairs/s", "W7", more, jsonAPI, results.Rate, etcdJSON, least, 4},
+	{"json-cpu", "the same, microseconds of CPU of servers and client per pair", "W7", more, jsonAPI, results.CPU, "",
+		most, 120},
+	{"efficiency-256", "efficiency, own locks, 256 workers, pairs/s", "W1", many, efficiency, results.Rate, redsyncFive,
+		least, 5},
+	{"efficiency-64", "the same, 64 workers", "W1", more, efficiency, results.Rate, redsyncFive, least, 4.5},
+	{"efficiency-cpu", "efficiency, own locks, 256 workers, CPU of servers and client", "W1", many, efficiency,
+		results.CPU, redsyncFive, most, 0.2},
+	{"efficiency-one", "efficiency, one worker, acquire p50", "W1", one, efficiency, results.P50, redsyncFive, most, 0.75},
+	{"efficiency-handoff", "efficiency, one lock, 128 workers in 8 processes, handoffs/s", "W2", manyProcesses, efficiency,
+		results.Rate, redsyncFive, least, 5},
+	{"efficiency-single", "efficiency on one Redis, 64 workers, pairs/s", "nodes", params{"nodes": 1}, efficiency,
+		results.Rate, redsync, least, 1.3},
+	{"member-256", "efficiency through a member, own locks, 256 workers, pairs/s", "W1", many, member, results.Rate,
+		redsyncFive, least, 3.5},
+	{"member-one", "efficiency through a member, one worker, acquire p50", "W1", one, member, results.P50, redsyncFive,
+		most, 1.8},
+	{"postgres-16", "locks in PostgreSQL, own locks, 16 workers, pairs/s", "W1", few, pgEngine, results.Rate, row, least,
+		1},
+	{"postgres-256", "the same, 256 workers", "W1", many, pgEngine, results.Rate, row, least, 1},
+	{"postgres-handoff-16", "locks in PostgreSQL, one lock, 16 workers, handoffs/s", "W2", fewWaiters, pgEngine,
+		results.Rate, row, least, 20},
+	{"postgres-handoff-128", "the same, 128 workers", "W2", manyWaiters, pgEngine, results.Rate, row, least, 20},
+	{"gate-latency", "gated write in PostgreSQL, 16 writers, p50", "W5", few, gated, results.PairP50, plain, most, 1.25},
+	{"gate-rate", "the same, writes/s", "W5", few, gated, results.Rate, plain, least, 0.8},
 	{"snapshot", "1,000,000 leases, longest time without a grant while a snapshot is taken, ms", "snapshot",
-		params{"leases": 1_000_000}, leased, results.PauseMillis, "", false, 50},
+		millionLeases, leased, results.PauseMillis, "", most, 50},
+}
+
+// headlines are the goals whose ratios begin the page.
+var headlines = []string{"own-etcd", "own-zookeeper", "cpu-etcd", "clients-etcd", "one-etcd", "one-zookeeper",
+	"handoff-128-etcd", "handoff-128-zookeeper", "failover-first", "memory-leader", "json-etcd", "own-postgres",
+	"efficiency-256", "efficiency-one", "efficiency-handoff", "postgres-256", "gate-latency"}
+
+// headlineTable returns the ratios that say most.
+func (s *summary) headlineTable() string {
+	var rows [][]string
+	last := ""
+	for _, g := range goals {
+		if !strings.HasPrefix(g.text, "the same") {
+			last = g.text
+		}
+		got, o := s.measure(g)
+		if o == missing || !slices.Contains(headlines, g.name) {
+			continue
+		}
+		text := g.text
+		if rest, same := strings.CutPrefix(text, "the same"); same {
+			text = last + rest
+		}
+		better := "less is better"
+		if g.least {
+			better = "more is better"
+		}
+		rows = append(rows, []string{text, label(g.peer), got.format(times), better})
+	}
+	return markdown("work | peer | leased to it | ", rows)
 }
 
 // measure returns the ratio, or the value, and whether it reaches the bound.

@@ -14,6 +14,7 @@ const (
 	efficiency  = "leased-efficiency" // the client talks to the Redis nodes
 	member      = "leased-member"     // efficiency mode through a member
 	etcd        = "etcd"
+	etcdJSON    = "etcd-json"
 	zookeeper   = "zookeeper"
 	advisory    = "postgres-advisory"
 	row         = "postgres-row"
@@ -71,6 +72,7 @@ var looks = []look{
 	{member, "leased, efficiency via a member", blue, draw.CrossGlyph{}, true},
 	{jsonAPI, "leased, JSON API", blue, draw.BoxGlyph{}, true},
 	{etcd, "etcd", vermilion, draw.BoxGlyph{}, false},
+	{etcdJSON, "etcd, JSON gateway", vermilion, draw.CrossGlyph{}, true},
 	{zookeeper, "ZooKeeper", green, draw.PyramidGlyph{}, false},
 	{consul, "Consul", brown, draw.RingGlyph{}, false},
 	{advisory, "PostgreSQL advisory lock", indigo, draw.RingGlyph{}, false},
@@ -108,15 +110,17 @@ func label(target string) string { return lookOf(target).label }
 
 // isOurs says whether a target is leased, or a write through one of its gates.
 func isOurs(target string) bool {
-	return strings.HasPrefix(target, leased) || target == gated || target == pairGated
+	return strings.HasPrefix(target, leased) || target == pgEngine || target == gated || target == pairGated
 }
 
 // counterpart returns what a peer is compared with in the tables: efficiency mode for libraries that use Redis, the
-// gated write for the plain one, and correctness mode for the others.
+// JSON API for a gateway, the gated write for the plain one, and correctness mode for the others.
 func counterpart(peer string) string {
 	switch {
 	case peer == plain:
 		return gated
+	case peer == etcdJSON:
+		return jsonAPI
 	case peer == pairPlain:
 		return pairGated
 	case strings.HasPrefix(peer, "redsync"), strings.HasPrefix(peer, "redislock"), peer == bare:

@@ -11,9 +11,10 @@ import (
 
 func main() {
 	docs := flag.String("docs", "../docs", "folder for PERFORMANCE.md and the folder performance with the plots")
+	goals := flag.String("goals", "GOALS.md", "file for the goals")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
-			"usage: report [-docs FOLDER] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
+			"usage: report [-docs FOLDER] [-goals FILE] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -21,14 +22,14 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := write(*docs, flag.Args()); err != nil {
+	if err := write(*docs, *goals, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "write the report:", err)
 		os.Exit(1)
 	}
 }
 
-// write reads the results and writes the document and its plots. Plots of earlier reports are removed.
-func write(docs string, files []string) error {
+// write reads the results and writes the documents and the plots. Plots of earlier reports are removed.
+func write(docs, goals string, files []string) error {
 	var runs []results.Run
 	var benchmarks []benchmark
 	for _, file := range files {
@@ -47,7 +48,11 @@ func write(docs string, files []string) error {
 		runs = append(runs, run)
 	}
 	d := &document{summary: newSummary(runs), benchmarks: benchmarks, plots: map[string][]byte{}}
-	text, err := d.text()
+	text, err := d.text("performance.md.tmpl")
+	if err != nil {
+		return err
+	}
+	goalText, err := d.text("goals.md.tmpl")
 	if err != nil {
 		return err
 	}
@@ -68,6 +73,9 @@ func write(docs string, files []string) error {
 		if err := os.WriteFile(filepath.Join(folder, name), svg, 0o644); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(goals, goalText, 0o644); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(docs, "PERFORMANCE.md"), text, 0o644)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func run(rates ...[2]float64) results.Run {
 	return r
 }
 
-// report writes the report of runs and returns the document.
+// report writes the report of runs and returns the documents.
 func report(t *testing.T, runs ...results.Run) string {
 	t.Helper()
 	docs := t.TempDir()
@@ -37,12 +38,17 @@ func report(t *testing.T, runs ...results.Run) string {
 			t.Fatal(err)
 		}
 	}
-	if err := write(docs, files); err != nil {
+	goals := filepath.Join(docs, "GOALS.md")
+	if err := write(docs, goals, files); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(docs, "PERFORMANCE.md"))
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, file := range []string{filepath.Join(docs, "PERFORMANCE.md"), goals} {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, page...)
 	}
 	for _, link := range regexp.MustCompile(`\]\((performance/[^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
 		if _, err := os.Stat(filepath.Join(docs, link[1])); err != nil {
@@ -119,22 +125,47 @@ func TestStealWarning(t *testing.T) {
 	expect(t, report(t, r), "at most 15.0 %. **Warning:** above 10 %")
 }
 
-// The template's own text has no figure, so that none can be out of date.
-func TestTemplateHasNoFigures(t *testing.T) {
-	text := regexp.MustCompile(`(?s){{.*?}}`).ReplaceAllString(page, "")
-	text = regexp.MustCompile(`\bW\d\b|\[ADR \d+\]\(adr/[^)]*\)`).ReplaceAllString(text, "")
+// templateText returns the text of all templates.
+func templateText(t *testing.T) (text string) {
+	t.Helper()
+	for _, name := range []string{"performance.md.tmpl", "goals.md.tmpl"} {
+		page, err := pages.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(page)
+	}
+	return text
+}
+
+// The templates' own text has no figure, so that none can be out of date.
+func TestTemplatesHaveNoFigures(t *testing.T) {
+	text := regexp.MustCompile(`(?s){{.*?}}`).ReplaceAllString(templateText(t), "")
+	text = regexp.MustCompile(`\bW\d\b|\[ADR \d+\]\([^)]*\)`).ReplaceAllString(text, "")
 	if digits := regexp.MustCompile(`.{0,30}\d.{0,30}`).FindAllString(text, -1); digits != nil {
-		t.Errorf("the template has figures of its own: %q", digits)
+		t.Errorf("the templates have figures of their own: %q", digits)
 	}
 }
 
 // Every workload has a section in the document.
 func TestTemplateHasAllWorkloads(t *testing.T) {
+	text := templateText(t)
 	for _, name := range workNames() {
-		if !strings.Contains(page, `{{work "`+name+`"}}`) {
+		if !strings.Contains(text, `{{work "`+name+`"}}`) {
 			t.Errorf("the template lacks the workload %s", name)
 		}
 	}
+}
+
+// Every headline is a goal with a peer.
+func TestHeadlines(t *testing.T) {
+	for _, name := range headlines {
+		if !slices.ContainsFunc(goals, func(g goal) bool { return g.name == name && g.peer != "" }) {
+			t.Errorf("%q is not a goal with a peer", name)
+		}
+	}
+	expect(t, report(t, run([2]float64{1000, 100})),
+		"| correctness, own locks, 256 workers, pairs/s | etcd | 10.0x | more is better |")
 }
 
 func TestBenchmarks(t *testing.T) {
@@ -150,7 +181,7 @@ func TestBenchmarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := t.TempDir()
-	if err := write(docs, []string{file}); err != nil {
+	if err := write(docs, filepath.Join(docs, "GOALS.md"), []string{file}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(docs, "PERFORMANCE.md"))
@@ -163,7 +194,7 @@ func TestBenchmarks(t *testing.T) {
 	if err := os.WriteFile(file, []byte("BenchmarkSign-2  10  fast ns/op\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(docs, []string{file}); err == nil {
+	if err := write(docs, filepath.Join(docs, "GOALS.md"), []string{file}); err == nil {
 		t.Error("a broken file was accepted")
 	}
 }
