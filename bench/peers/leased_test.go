@@ -8,8 +8,9 @@ import (
 
 func TestUsedMemory(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 100+20-7,
-		usedMemory("# Memory\r\nused_memory_dataset:100\r\nused_memory_overhead:20\r\nmem_clients_normal:7\r\nused_memory_dataset_perc:1.5%\r\n"))
+	info := "# Memory\r\nused_memory_dataset:100\r\nused_memory_overhead:20\r\nmem_clients_normal:7\r\n" +
+		"used_memory_dataset_perc:1.5%\r\n"
+	require.EqualValues(t, 100+20-7, usedMemory(info))
 }
 
 func TestTargetOf(t *testing.T) {

@@ -20,7 +20,9 @@ const minPoll, maxPoll = 10 * time.Millisecond, 30 * time.Millisecond
 // stays, because its token must not decrease. Free space in the pages lets updates reuse
 // them without touching the index.
 const (
-	createTable = `CREATE TABLE leases (name text PRIMARY KEY, owner bigint NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`
+	createTable = `CREATE TABLE leases (
+	name text PRIMARY KEY, owner bigint NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL
+) WITH (fillfactor = 50)`
 
 	updateRow = `UPDATE leases SET owner = $2, token = token + 1, expires = now() + interval '10 seconds'
 WHERE name = $1 AND expires < now() RETURNING token`

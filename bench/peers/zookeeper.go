@@ -158,7 +158,8 @@ func (c *zooKeeperCluster) Version() string {
 	version, _, _ = strings.Cut(version, "-") // the commit follows
 	java, _ := exec.Command("java", "-version").CombinedOutput()
 	line, _, _ := strings.Cut(string(java), "\n")
-	return fmt.Sprintf("%s on %s, %s", version, strings.ReplaceAll(line, `"`, ""), Library("go-zookeeper", "github.com/go-zookeeper/zk"))
+	return fmt.Sprintf("%s on %s, %s", version, strings.ReplaceAll(line, `"`, ""),
+		Library("go-zookeeper", "github.com/go-zookeeper/zk"))
 }
 
 // KillLeader implements [Killer].
