@@ -54,18 +54,19 @@ type options struct {
 	keep                      bool
 }
 
-const longHelp = `Start three members, five Redis nodes, a PostgreSQL server behind a gate and workers that write under locks of both modes.
-Then kill, stop, partition and empty them, migrate locks between the modes, and check everything that happened against the
-promises. Everything runs on this machine, in a temporary folder that is removed at the end.
+const longHelp = `Start three members, five Redis nodes, a PostgreSQL server behind a gate, and workers that write under
+locks of both modes. Then kill, stop, partition and empty them, migrate locks between the modes, and check everything
+that happened against the promises. Everything runs on this machine, in a temporary folder that is removed at the end.
 
 Scenarios:
   random      all faults at random
   emptied     all Redis nodes lose their data at once, at least five times
   leaderless  two of three members are down, and locks in efficiency mode are still granted
-  postgres    locks in PostgreSQL, without members: backends and the server are killed, and a standby that missed grants takes over
+  postgres    locks in PostgreSQL, without members: backends and the server are killed, and a standby that missed
+              grants takes over
 
-It needs redis-server and PostgreSQL. Partitions need root and ip, disk errors need strace, clock faults need libfaketime;
-without them the other faults are injected, and the report says what is missing.`
+It needs redis-server and PostgreSQL. Partitions need root and ip, disk errors need strace, clock faults need
+libfaketime; without them the other faults are injected, and the report says what is missing.`
 
 func newTorture() *cobra.Command {
 	o := &options{}

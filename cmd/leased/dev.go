@@ -181,19 +181,20 @@ func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Flee
 	if m.Address() != defaultEndpoint {
 		endpoint = " --endpoint " + m.Address()
 	}
+	acquireURL := "http://" + m.Address() + "/leased.v1.LeaseService/Acquire"
 	fmt.Fprintf(out, `
 Dashboard: http://%[3]s/
 
 Try, in another terminal:
 
   %[1]s run%[2]s nightly -- sh -c 'echo "my token is $LEASED_TOKEN"'
-  curl -s -H 'content-type: application/json' -d '{"resource":"account/7","ttl":"30s"}' http://%[3]s/leased.v1.LeaseService/Acquire
+  curl -s -H 'content-type: application/json' -d '{"resource":"account/7","ttl":"30s"}' %[4]s
   %[1]s demo load%[2]s --duration 2m
   %[1]s top%[2]s --once
   %[1]s demo pause
 
 Ctrl-C stops everything.
-`, self, endpoint, m.Address())
+`, self, endpoint, m.Address(), acquireURL)
 }
 
 // selfCommand returns the command that runs this program: `go run`, or its path.

@@ -187,7 +187,8 @@ func runDocumented(t *testing.T, commands []documented) {
 // the same kind: a time, a duration, a number, a hash or an id in hexadecimal, the version of
 // the program, and the role of a member, because any member may lead. Spaces stand for any number of spaces. A number
 // after the words "exit code" is exact.
-var variable = regexp.MustCompile(`exit code \d+|\d{4}-\d\d-\d\d[T ][0-9:.]+Z?|\b(?:\d+(?:\.\d+)?(?:h|ms|m|us|µs|s|d))+\b|` +
+var variable = regexp.MustCompile(`exit code \d+|\d{4}-\d\d-\d\d[T ][0-9:.]+Z?|` +
+	`\b(?:\d+(?:\.\d+)?(?:h|ms|m|us|µs|s|d))+\b|` +
 	`\b[0-9a-f]*[0-9][0-9a-f]{7,}\b|\b\d[\d,.]*\b|\b(?:leader|follower)\b|\(devel\)| +|…`)
 
 // pattern returns the regular expression that a line of output in the document stands for.

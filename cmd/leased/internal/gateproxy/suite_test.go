@@ -33,11 +33,19 @@ func newFixture(t testing.TB, handler http.Handler, change ...func(*gateproxy.Co
 	t.Cleanup(upstream.Close)
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
-	config := gateproxy.Config{Upstream: target, Resource: servicetest.ResourceOf, Journal: filepath.Join(t.TempDir(),
-		"journal.db"),
-		Rule: fencing.Rule{MaxJump: fencing.DefaultMaxJump}, AnswerTimeout: time.Minute, WaitTimeout: time.Minute,
-		ReadTimeout: time.Minute,
-		Buffer:      1 << 20, UnknownStatus: gateproxy.DefaultUnknownStatus(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	config := gateproxy.Config{
+		Upstream:      target,
+		Resource:      servicetest.ResourceOf,
+		Journal:       filepath.Join(t.TempDir(), "journal.db"),
+		Rule:          fencing.Rule{MaxJump: fencing.DefaultMaxJump},
+		AnswerTimeout: time.Minute,
+		WaitTimeout:   time.Minute,
+		ReadTimeout:   time.Minute,
+		Buffer:        1 << 20,
+		UnknownStatus: gateproxy.DefaultUnknownStatus(),
+		Log:           slog.New(slog.DiscardHandler),
+		Now:           time.Now,
+	}
 	for _, c := range change {
 		c(&config)
 	}

@@ -91,7 +91,8 @@ func Postgres(ctx context.Context, pool *pgxpool.Pool) (Storage, error) {
 	if err := gate.Install(ctx); err != nil {
 		return nil, err
 	}
-	_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS leased_tfstate (resource text COLLATE "C" PRIMARY KEY, document bytea NOT NULL)`)
+	_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS leased_tfstate
+		(resource text COLLATE "C" PRIMARY KEY, document bytea NOT NULL)`)
 	if err != nil {
 		return nil, fmt.Errorf("create the table of the states: %w", err)
 	}
@@ -113,8 +114,8 @@ func (p postgres) Update(ctx context.Context, resource fencing.Resource, token f
 			document, err = change(document)
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, `INSERT INTO leased_tfstate VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET document = $2`,
-				string(resource), document)
+			_, err = tx.Exec(ctx, `INSERT INTO leased_tfstate VALUES ($1, $2)
+				ON CONFLICT (resource) DO UPDATE SET document = $2`, string(resource), document)
 		}
 		return err
 	})
