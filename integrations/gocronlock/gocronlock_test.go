@@ -206,7 +206,8 @@ func child() int {
 	done, _, err := start(ctx, locks, os.Getenv("SCHEDULER"), os.Getenv("JOB"), 0,
 		func(ctx context.Context, l *lease.Lease) error {
 			testserver.AwaitResume()
-			err := report(context.WithoutCancel(ctx), os.Getenv("FOLDER"), l, "paused") // a job that does not look at its context
+			// The job does not look at its context.
+			err := report(context.WithoutCancel(ctx), os.Getenv("FOLDER"), l, "paused")
 			if errors.Is(ended(ctx), lease.ErrLost) && errors.Is(err, fencing.ErrStale) {
 				code = 3
 			}

@@ -100,7 +100,8 @@ func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) (err error) {
 	}
 	_, err = conn.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-		AND CASE WHEN starts_with(application_name, $1::text) THEN substr(application_name, length($1::text) + 1)::bigint < $2::bigint END`, l.prefix, int64(held.Token()))
+		AND CASE WHEN starts_with(application_name, $1::text)
+			THEN substr(application_name, length($1::text) + 1)::bigint < $2::bigint END`, l.prefix, int64(held.Token()))
 	if err != nil {
 		return fmt.Errorf("terminate the sessions of earlier migrators of %q: %w", string(l.resource), err)
 	}

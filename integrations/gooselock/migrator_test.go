@@ -141,7 +141,8 @@ func child() int {
 			"INSERT INTO steps VALUES ('before');\nSELECT pg_advisory_lock(77);\nINSERT INTO steps VALUES ('paused');\n")}})
 		go func() {
 			for waiting := 0; waiting == 0; {
-				_ = m.db.QueryRowContext(ctx, `SELECT count(*) FROM pg_locks, pg_sleep(0.02) WHERE locktype = 'advisory' AND NOT granted
+				_ = m.db.QueryRowContext(ctx, `SELECT count(*) FROM pg_locks, pg_sleep(0.02)
+					WHERE locktype = 'advisory' AND NOT granted
 					AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
 			}
 			testserver.AwaitResume()
