@@ -154,24 +154,28 @@ func TestCertificateUsers(t *testing.T) {
 		_, answer = httpsAs(t, address, bobs, "/v1/inspect", lock[:strings.Index(lock, `,"ttl`)]+"}")
 		require.Contains(t, mustJSON(t, answer), `"user":"bob"`)
 
+		asAlice, asMember, wrong := secret.Header(alices), secret.Header(own), secret.Header(secret.New())
 		for what, c := range map[string]struct {
 			config  *tls.Config
 			headers []string
 			code    int
 		}{
-			"unknown certificate":           {eves, nil, http.StatusUnauthorized},
-			"no certificate":                {&tls.Config{RootCAs: ca.pool}, nil, http.StatusUnauthorized},
-			"wrong secret":                  {bobs, []string{"Authorization", secret.Header(secret.New())}, http.StatusUnauthorized},
-			"empty header":                  {bobs, []string{"Authorization", ""}, http.StatusUnauthorized},
-			"two headers":                   {bobs, []string{"Authorization", secret.Header(alices), "Authorization", secret.Header(own)}, http.StatusUnauthorized},
-			"secret":                        {bobs, []string{"Authorization", secret.Header(alices)}, http.StatusOK},
-			"secret and unknown":            {eves, []string{"Authorization", secret.Header(alices)}, http.StatusOK},
-			"user names another":            {bobs, []string{"Leased-User", "alice"}, http.StatusForbidden},
-			"user names another by secret":  {eves, []string{"Authorization", secret.Header(alices), "Leased-User", "bob"}, http.StatusForbidden},
-			"unknown names a user":          {eves, []string{"Leased-User", "alice"}, http.StatusUnauthorized},
-			"member names a user":           {eves, []string{"Authorization", secret.Header(own), "Leased-User", "alice"}, http.StatusOK},
-			"member names an unknown user":  {eves, []string{"Authorization", secret.Header(own), "Leased-User", "mallory"}, http.StatusUnauthorized},
-			"member without rights":         {eves, []string{"Authorization", secret.Header(own)}, http.StatusForbidden},
+			"unknown certificate": {eves, nil, http.StatusUnauthorized},
+			"no certificate":      {&tls.Config{RootCAs: ca.pool}, nil, http.StatusUnauthorized},
+			"wrong secret":        {bobs, []string{"Authorization", wrong}, http.StatusUnauthorized},
+			"empty header":        {bobs, []string{"Authorization", ""}, http.StatusUnauthorized},
+			"two headers": {bobs, []string{"Authorization", asAlice, "Authorization", asMember},
+				http.StatusUnauthorized},
+			"secret":             {bobs, []string{"Authorization", asAlice}, http.StatusOK},
+			"secret and unknown": {eves, []string{"Authorization", asAlice}, http.StatusOK},
+			"user names another": {bobs, []string{"Leased-User", "alice"}, http.StatusForbidden},
+			"user names another by secret": {eves, []string{"Authorization", asAlice, "Leased-User", "bob"},
+				http.StatusForbidden},
+			"unknown names a user": {eves, []string{"Leased-User", "alice"}, http.StatusUnauthorized},
+			"member names a user":  {eves, []string{"Authorization", asMember, "Leased-User", "alice"}, http.StatusOK},
+			"member names an unknown user": {eves, []string{"Authorization", asMember, "Leased-User", "mallory"},
+				http.StatusUnauthorized},
+			"member without rights":         {eves, []string{"Authorization", asMember}, http.StatusForbidden},
 			"certificate of a member names": {ca.client("n1"), []string{"Leased-User", "alice"}, http.StatusUnauthorized},
 		} {
 			code, answer := httpsAs(t, address, c.config, "/v1/inspect", `{"resource":"other"}`, c.headers...)
@@ -192,7 +196,11 @@ func TestCertificateUsers(t *testing.T) {
 	require.ErrorIs(t, wire.FromStatus(err), engine.ErrForbidden)
 	_, err = dial(eves).Acquire(ctx, &pb.AcquireRequest{Resource: "jobs/grpc"})
 	require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
-	for _, values := range [][]string{{"authorization", secret.Header(secret.New())}, {"authorization", "x", "authorization", "y"}, {"authorization", ""}} {
+	for _, values := range [][]string{
+		{"authorization", secret.Header(secret.New())},
+		{"authorization", "x", "authorization", "y"},
+		{"authorization", ""},
+	} {
 		_, err = dial(bobs).Inspect(metadata.AppendToOutgoingContext(ctx, values...), &pb.InspectRequest{Resource: "a"})
 		require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated, "%v", values)
 	}
@@ -209,7 +217,8 @@ func mustJSON(t testing.TB, v any) string {
 }
 
 // testOwnerAfterFailover checks that a new leader knows the owners of sessions.
-func testOwnerAfterFailover(t *testing.T, servers []*server.Server, nodes []*raftstore.Node, ca *testCA, alices string, bobs *tls.Config) {
+func testOwnerAfterFailover(t *testing.T, servers []*server.Server, nodes []*raftstore.Node, ca *testCA, alices string,
+	bobs *tls.Config) {
 	code, opened := httpsAs(t, servers[0].Address(), bobs, "/v1/open-session", `{"ttl":"10m"}`)
 	require.Equal(t, http.StatusOK, code)
 	require.NoError(t, nodes[0].Transfer(testContext(t), "n2"))
@@ -220,6 +229,7 @@ func testOwnerAfterFailover(t *testing.T, servers []*server.Server, nodes []*raf
 		require.NotEqual(t, http.StatusForbidden, code, "%v", answer)
 		return code == http.StatusOK
 	})
-	code, answer := httpsAs(t, servers[1].Address(), &tls.Config{RootCAs: ca.pool}, "/v1/renew", name, "Authorization", secret.Header(alices))
+	code, answer := httpsAs(t, servers[1].Address(), &tls.Config{RootCAs: ca.pool}, "/v1/renew", name,
+		"Authorization", secret.Header(alices))
 	require.Equal(t, http.StatusForbidden, code, "%v", answer)
 }

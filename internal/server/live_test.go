@@ -288,11 +288,14 @@ func TestLiveIsLimited(t *testing.T) {
 func TestLiveLockNames(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	for _, name := range []string{`a"b'c<script>&amp;`, `back\slash`, "ünï/日本/🔒", "a b?x=1&y=%2F#z", strings.Repeat("x", 512)} {
+	for _, name := range []string{
+		`a"b'c<script>&amp;`, `back\slash`, "ünï/日本/🔒", "a b?x=1&y=%2F#z", strings.Repeat("x", 512),
+	} {
 		body, err := json.Marshal(map[string]string{"resource": name, "ttl": "10m"})
 		require.NoError(t, err)
 		mustPost(t, s.Address(), "/v1/acquire", string(body))
-		lock := openLive(t, s.Address(), "view=lock&resource="+url.QueryEscape(name), "").next("lock")["lock"].(map[string]any)
+		view := openLive(t, s.Address(), "view=lock&resource="+url.QueryEscape(name), "")
+		lock := view.next("lock")["lock"].(map[string]any)
 		require.Equal(t, name, lock["resource"])
 		require.Len(t, lock["holders"], 1)
 		list := openLive(t, s.Address(), "view=locks&search="+url.QueryEscape(name), "")
@@ -356,7 +359,12 @@ func TestLiveFailover(t *testing.T) {
 	last := c.follower()
 	next.kill()
 	eventually(t, "there is no leader", func() bool { return last.status()["leader"] == nil })
-	for query, event := range map[string]string{"view=lock&resource=held": "lock", "view=locks": "locks", "view=cluster": "cluster", "view=policies": "policies"} {
+	for query, event := range map[string]string{
+		"view=lock&resource=held": "lock",
+		"view=locks":              "locks",
+		"view=cluster":            "cluster",
+		"view=policies":           "policies",
+	} {
 		stream = openLive(t, last.spec.API, query, "")
 		summary = stream.next("summary")
 		require.Equal(t, last.spec.ID, summary["member"])

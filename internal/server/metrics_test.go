@@ -133,7 +133,8 @@ func (c measuredCluster) sum(t testing.TB) map[string]float64 {
 // requires that no other event of a lease was counted.
 func (c measuredCluster) requireIncreases(t testing.TB, before, want map[string]float64) {
 	t.Helper()
-	counted := regexp.MustCompile(`^(grants|acquire_errors|waits|renewals|leases_ended)_total|^(time_to_grant|handoff)_seconds_count`)
+	counted := regexp.MustCompile(`^(grants|acquire_errors|waits|renewals|leases_ended)_total|` +
+		`^(time_to_grant|handoff)_seconds_count`)
 	increases := func() map[string]float64 {
 		changed := map[string]float64{}
 		for name, value := range c.sum(t) {
@@ -274,7 +275,8 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 			for name, want := range map[string]float64{
 				"locks": 1, "holders": 1, "waiters": 3, "longest_queue": 3, "sessions": float64(status.Counts.Sessions),
 				`last_token{mode="correctness"}`: float64(status.LastToken),
-				"raft_is_leader":                 map[bool]float64{true: 1}[m == leader], "raft_has_leader": 1, "raft_term": float64(status.Term),
+				"raft_is_leader":                 map[bool]float64{true: 1}[m == leader],
+				"raft_has_leader":                1, "raft_term": float64(status.Term),
 				"raft_members": 3, "raft_voters": 3,
 				"redis_nodes": 3, "redis_quorum": 2, "efficiency_ready": 1, "migrations": 0, "migration_age_seconds": 0,
 				`certificate_expiry_timestamp_seconds{use="own"}`: 4e9, "audit_lost_lines_total": 0,

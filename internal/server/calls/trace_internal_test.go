@@ -45,12 +45,15 @@ func TestCallsWithoutRightsAreNotTraced(t *testing.T) {
 	c, ctx := New(Config{Tracer: tracer}),
 		as(t, auth.User{Name: "ann", Rules: auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}}})
 	for name, traced := range map[string]bool{"jobs/7": true, "payroll": false} {
+		streamAcquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Resources: []string{name}}}}
+		streamRelease := &pb.Operation{Call: &pb.Operation_Release{
+			Release: &pb.ReleaseCall{Lease: &pb.HeldLease{Resources: []string{name}}}}}
 		for what, call := range map[string]*tracing.Call{
 			"acquire":        c.trace(ctx, acquire, "", &pb.AcquireRequest{Resource: name}),
 			"acquire set":    c.trace(ctx, acquire, "", &pb.AcquireRequest{Resources: []string{"jobs/1", name}}),
 			"release":        c.trace(ctx, release, "", &pb.ReleaseRequest{Resource: name}),
-			"stream acquire": c.Trace(ctx, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Resources: []string{name}}}}),
-			"stream release": c.Trace(ctx, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Lease: &pb.HeldLease{Resources: []string{name}}}}}),
+			"stream acquire": c.Trace(ctx, streamAcquire),
+			"stream release": c.Trace(ctx, streamRelease),
 		} {
 			require.Equal(t, traced, call != nil, "%s of %s", what, name)
 			call.End(0, "", nil)

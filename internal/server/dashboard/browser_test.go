@@ -108,7 +108,11 @@ func testSort(t *testing.T, m *member) {
 	p.until(`document.querySelector("th.name").getAttribute("aria-sort") === "ascending"`)
 	p.click("th.refused button")
 	p.untilRows("sort/b", "sort/a", "sort/c")
-	value[bool](p, `(document.querySelector("#sort").value = "queue", document.querySelector("#sort").dispatchEvent(new Event("change")))`)
+	value[bool](p, `{
+		const sort = document.querySelector("#sort");
+		sort.value = "queue";
+		sort.dispatchEvent(new Event("change"));
+	}`)
 	p.untilRows("sort/c", "sort/b", "sort/a")
 	require.Empty(t, p.console())
 }
@@ -150,7 +154,8 @@ func testLock(t *testing.T, m *member) {
 		"gate": "sql", "holder": "ann"})
 	p.shows(".event.refused", "the mark is 77001")
 	p.until(`document.querySelector(".timeline .event").classList.contains("refused")`) // the newest is the first
-	p.until(`document.querySelectorAll(".strip rect").length === 2 && document.querySelectorAll(".strip line").length === 1`)
+	p.until(`document.querySelectorAll(".strip rect").length === 2`)
+	p.until(`document.querySelectorAll(".strip line").length === 1`)
 	require.Empty(t, p.console())
 
 	for _, reader := range []string{"ann", "ben"} {
@@ -252,7 +257,8 @@ func testPhone(t *testing.T, m *member) {
 // The page follows the color scheme of the system.
 func testColors(t *testing.T, m *member) {
 	p := open(t, m, "#/")
-	background := `getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0)`
+	background := `getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3)
+		.reduce((sum, part) => sum + Number(part), 0)`
 	p.shows("#connection", "live")
 	require.Greater(t, value[float64](p, background), 600.0)
 	require.NoError(t, p.Show(1280, 800, "dark"))
@@ -279,7 +285,8 @@ func testHostileNames(t *testing.T, m *member) {
 	p.shows(".event.refused", markup)
 	p.click(".holder .danger")
 	p.shows("dialog", markup)
-	require.Zero(t, value[int](p, `document.querySelectorAll("main img, main script, main iframe, .queue svg, dialog img").length`))
+	inserted := `document.querySelectorAll("main img, main script, main iframe, .queue svg, dialog img").length`
+	require.Zero(t, value[int](p, inserted))
 	require.False(t, value[bool](p, `"attacked" in window`))
 	require.Empty(t, p.console())
 }
@@ -304,7 +311,12 @@ func testContentPolicy(t *testing.T, m *member) {
 
 	p := open(t, m, "#/")
 	p.shows("#connection", "live")
-	value[bool](p, `(window.violations = [], document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.effectiveDirective)), true)`)
+	value[bool](p, `{
+		window.violations = [];
+		document.addEventListener("securitypolicyviolation",
+			(event) => window.violations.push(event.effectiveDirective));
+		true;
+	}`)
 	value[bool](p, `{
 		const script = document.createElement("script");
 		script.textContent = "window.attacked = 1";

@@ -45,7 +45,8 @@ func TestLostLeaders(t *testing.T) {
 
 	first.stop()
 	testserver.Eventually(t, "there is another leader", func() bool { return leaderOf(members[1:]) != nil })
-	p.until(`document.querySelector("#connection").innerText === "live" && !document.querySelector("#member").innerText.includes("n1")`)
+	p.until(`document.querySelector("#connection").innerText === "live" &&
+		!document.querySelector("#member").innerText.includes("n1")`)
 	p.untilRows("failover/a")
 	value[bool](p, `(location.hash = "#/cluster", true)`)
 	p.shows(".cluster", "unreachable")

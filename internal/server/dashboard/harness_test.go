@@ -235,13 +235,16 @@ func (p *page) enter(selector, text string) {
 // rows returns the names of the locks in the table, in order.
 func (p *page) rows() []string {
 	p.t.Helper()
-	return value[[]string](p, `[...document.querySelectorAll(".locks tbody td.name")].map((cell) => cell.textContent)`)
+	return value[[]string](p, namesInTable)
 }
+
+// namesInTable is an expression for the names of the locks in the table.
+const namesInTable = `[...document.querySelectorAll(".locks tbody td.name")].map((cell) => cell.textContent)`
 
 // untilRows waits until the table has these locks, in this order.
 func (p *page) untilRows(names ...string) {
 	p.t.Helper()
-	p.until(`JSON.stringify([...document.querySelectorAll(".locks tbody td.name")].map((cell) => cell.textContent)) === %s`, js(string(asJSON(names))))
+	p.until("JSON.stringify("+namesInTable+") === %s", js(string(asJSON(names))))
 }
 
 // value evaluates an expression in the page.

@@ -31,16 +31,25 @@ func testClusterStates(t *testing.T, m *member) {
 	p.shows("#connection", "live")
 	p.render("cluster.js", "openCluster", "cluster", `{
 		"cluster": {"member": "n2", "members": [
-			{"id": "n1", "status": {"id": "n1", "state": "leader", "serves": true, "term": 7, "appliedIndex": 90, "chainIndex": 90, "chainHash": "aaaaaaaaaaaaaaaa", "members": [
-				{"id": "n1", "voter": true, "leader": true}, {"id": "n2", "voter": true, "lag": 0}, {"id": "n3", "voter": true, "lag": 812}, {"id": "n4", "lag": 3}]}},
-			{"id": "n2", "status": {"id": "n2", "state": "follower", "term": 7, "appliedIndex": 90, "chainIndex": 90, "chainHash": "bbbbbbbbbbbbbbbb"}},
+			{"id": "n1", "status": {"id": "n1", "state": "leader", "serves": true, "term": 7,
+				"appliedIndex": 90, "chainIndex": 90, "chainHash": "aaaaaaaaaaaaaaaa", "members": [
+				{"id": "n1", "voter": true, "leader": true},
+				{"id": "n2", "voter": true, "lag": 0},
+				{"id": "n3", "voter": true, "lag": 812},
+				{"id": "n4", "lag": 3}]}},
+			{"id": "n2", "status": {"id": "n2", "state": "follower", "term": 7,
+				"appliedIndex": 90, "chainIndex": 90, "chainHash": "bbbbbbbbbbbbbbbb"}},
 			{"id": "n3", "error": "dial 10.0.0.3:7420: connection refused"},
-			{"id": "n4", "status": {"id": "n4", "state": "follower", "term": 7, "appliedIndex": 87, "chainIndex": 87, "chainHash": "cccccccccccccccc"}}]},
+			{"id": "n4", "status": {"id": "n4", "state": "follower", "term": 7,
+				"appliedIndex": 87, "chainIndex": 87, "chainHash": "cccccccccccccccc"}}]},
 		"fleet": {"version": 12, "fleet": {"addresses": ["a:1", "b:2", "c:3"]}, "waitingFor": "2 of 3 nodes", "nodes": [
-			{"address": "a:1", "version": 12, "max": 70, "floor": 10, "ceiling": 99, "skew": "3ms"}, {"address": "b:2", "quarantine": "42s", "empty": true}, {"address": "c:3", "error": "timeout"}]}}`)
+			{"address": "a:1", "version": 12, "max": 70, "floor": 10, "ceiling": 99, "skew": "3ms"},
+			{"address": "b:2", "quarantine": "42s", "empty": true},
+			{"address": "c:3", "error": "timeout"}]}}`)
 	p.shows("#rendered [role=alert]", "The replicas differ: n1, n2 applied")
 	p.shows("#rendered .totals", "2 of 3")
-	rows := value[[]string](p, `[...document.querySelectorAll("#rendered tbody tr")].map((row) => row.innerText.replace(/\s+/g, " "))`)
+	rows := value[[]string](p, `[...document.querySelectorAll("#rendered tbody tr")]
+		.map((row) => row.innerText.replace(/\s+/g, " "))`)
 	require.Len(t, rows, 7)
 	for i, want := range []string{"leader", "n2 follower", "unreachable dial 10.0.0.3:7420: connection refused",
 		"learner joining: 96 %, 3 log entries are missing",
@@ -79,7 +88,8 @@ func testMigrationStates(t *testing.T, m *member) {
 	p.shows("#connection", "live")
 	p.render("policies.js", "openPolicies", "policies", `{"version": 9, "member": "n1",
 		"policies": [{"prefix": "report/", "mode": "correctness", "next": "efficiency", "ttl": "10s"}],
-		"migrations": [{"prefix": "report/", "from": "correctness", "to": "efficiency", "waitingFor": "3 leases to end", "holders": 3}],
+		"migrations": [{"prefix": "report/", "from": "correctness", "to": "efficiency", "waitingFor": "3 leases to end",
+			"holders": 3}],
 		"filePolicies": [{"prefix": "report/", "mode": "correctness", "ttl": "20s"}]}`)
 	p.shows("#rendered .migration", "report/* is migrating from correctness to efficiency mode")
 	p.shows("#rendered .migration", "It waits for: 3 leases to end")
@@ -103,7 +113,7 @@ func testFormats(t *testing.T, m *member) {
 	require.Equal(t, "9007199254740991", value[string](p, "f.token(2 ** 53 - 1)"), "the largest token")
 	require.Equal(t, `'it'\''s/*'`, value[string](p, `f.shellQuote("it's/*")`))
 	require.Equal(t, "Locks in efficiency mode are not available: 0 of 5 Redis nodes agreed, 3 are needed.",
-		value[string](p,
-			`f.shortMessage({code: "unavailable", message: "lock service is unavailable: 0 of 5 Redis nodes agreed, 3 are needed; see 'leased redis status': a:1: dial\nb:1: dial"})`))
+		value[string](p, `f.shortMessage({code: "unavailable", message: "lock service is unavailable: " +
+			"0 of 5 Redis nodes agreed, 3 are needed; see 'leased redis status': a:1: dial\nb:1: dial"})`))
 	require.Equal(t, "< 0.1,2.5,1,234", value[string](p, "[f.rate(0.04), f.rate(2.46), f.rate(1234.4)].join()"))
 }
