@@ -20,8 +20,8 @@ type document struct {
 }
 
 const about = `Every call is a POST with a JSON body. Any member serves it; a follower forwards what only the leader can
-serve. Durations are texts such as "10s". Numbers are below 2^53. Booleans and lists of an answer are always there; other
-fields are left out if they have no value. docs/API.md shows each call with curl.`
+serve. Durations are texts such as "10s". Numbers are below 2^53. Booleans and lists of an answer are always there;
+other fields are left out if they have no value. docs/API.md shows each call with curl.`
 
 // describe returns the description of all services.
 func describe(files *protoregistry.Files) object {
