@@ -112,7 +112,8 @@ var docsSamples = []sample{
 		name: "documented",
 		files: map[string]string{
 			"lease/doc.go": lines(`// Package lease is documented here.`, `package lease`),
-			"lease/a.go": lines(`package lease`, `// A is a type.`, `type A struct { Field int }`, `// Get gets.`, `func (a *A) Get() {}`,
+			"lease/a.go": lines(`package lease`, `// A is a type.`, `type A struct { Field int }`,
+				`// Get gets.`, `func (a *A) Get() {}`,
 				`// Kinds.`, `const (`, `	One = iota`, `	Two`, `)`, `var (`, `	X int // is a number`, `)`,
 				`type hidden struct{}`, `func (hidden) Do() {}`, `func helper() {}`, `// I is.`, `type I interface {`, `	M()`, `}`),
 			"lease/a_test.go":    lines(`package lease_test`, `func Exported() {}`),
@@ -124,8 +125,10 @@ var docsSamples = []sample{
 	{
 		name: "a name without a comment",
 		files: map[string]string{
-			"lease/a.go": lines(`// Package lease is documented.`, `package lease`, `type A struct{}`, ``, `func (a *A) Get() {}`, ``,
-				`type G[T any] struct{} // is generic`, `func (g *G[T]) Get() {}`, `func New() {}`, `const (`, `	One = iota`, `	two`, `)`,
+			"lease/a.go": lines(`// Package lease is documented.`, `package lease`,
+				`type A struct{}`, ``, `func (a *A) Get() {}`, ``,
+				`type G[T any] struct{} // is generic`, `func (g *G[T]) Get() {}`, `func New() {}`,
+				`const (`, `	One = iota`, `	two`, `)`,
 				`var X, y int`, `//go:embed a.lua`, `var Script string`),
 		},
 		want: []string{

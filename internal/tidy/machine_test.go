@@ -138,8 +138,8 @@ var machineSamples = []sample{
 	{
 		name: "goroutines and channels",
 		files: map[string]string{
-			"raftstore/machine/a.go": lines(`package machine`, `type s struct {`, `	wake chan int`, `}`, `func (x s) f() {`, `	go x.f()`,
-				`	x.wake <- 1`, `	<-x.wake`, `	select {}`, `}`),
+			"raftstore/machine/a.go": lines(`package machine`, `type s struct {`, `	wake chan int`, `}`,
+				`func (x s) f() {`, `	go x.f()`, `	x.wake <- 1`, `	<-x.wake`, `	select {}`, `}`),
 		},
 		want: []string{
 			"raftstore/machine/a.go:3 may not use channels",

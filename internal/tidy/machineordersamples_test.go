@@ -38,7 +38,8 @@ var machineOrderSamples = []sample{
 				`	m.DeleteFunc(b, func(string, bool) bool { return true })`, `	for range m.All(b) {}`, `}`,
 				`func g[M ~map[int]int](x M) { for range x {} }`,
 				`var h = func(s *session) { for range s.requests {} }`),
-			"raftstore/machine/b.go": lines(`package machine`, `// A helper must be in machine.go.`, `func sessionIDs(m map[int]int) { for range m {} }`),
+			"raftstore/machine/b.go": lines(`package machine`, `// A helper must be in machine.go.`,
+				`func sessionIDs(m map[int]int) { for range m {} }`),
 		},
 		want: []string{
 			"raftstore/machine/a.go:5 range over a map",

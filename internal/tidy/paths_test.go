@@ -36,7 +36,8 @@ var (
 		`)\b`)
 	// personal is an absolute path of one machine, not part of a longer path or of
 	// an address.
-	personal = regexp.MustCompile(`(^|[^A-Za-z0-9_.}~/-]|file://)(/(work|root|home/[a-z][a-z0-9_-]*|Users/[A-Za-z][A-Za-z0-9._-]*)/[A-Za-z0-9_.-]*)`)
+	personal = regexp.MustCompile(`(^|[^A-Za-z0-9_.}~/-]|file://)` +
+		`(/(work|root|home/[a-z][a-z0-9_-]*|Users/[A-Za-z][A-Za-z0-9._-]*)/[A-Za-z0-9_.-]*)`)
 )
 
 func checkPaths(t *tree) ([]breach, error) {
@@ -70,7 +71,8 @@ var pathsSamples = []sample{
 	{
 		name: "paths and hosts that are valid everywhere",
 		files: map[string]string{
-			"README.md": lines("See https://pkg.go.dev/net and https://example.com/"+"root/x, a/"+"work/b, ~/"+"work/x, $HOME/"+"work/x.",
+			"README.md": lines("See https://pkg.go.dev/net and https://example.com/"+"root/x,",
+				"a/"+"work/b, ~/"+"work/x, $HOME/"+"work/x.",
 				"Data lives in /var/lib/leased, ${dir}/"+"root/x, ./"+"work/x and /"+"workspace/x. On /"+"home/, anything.",
 				"myproxy"+dot+"golang.orgs"),
 			"logo.png": "\x00 /" + "root/x",
@@ -79,7 +81,8 @@ var pathsSamples = []sample{
 	{
 		name: "paths and hosts of one machine",
 		files: map[string]string{
-			"README.md":     lines("Run it.", "cd /"+"work/main", "Or `/"+"root/go/bin/x`.", "file:///"+"home/ann/x and '/"+"Users/Bob/x'"),
+			"README.md": lines("Run it.", "cd /"+"work/main", "Or `/"+"root/go/bin/x`.",
+				"file:///"+"home/ann/x and '/"+"Users/Bob/x'"),
 			"Dockerfile":    lines("ENV GOPROXY=https://proxy" + dot + "golang.org,direct"),
 			"lease/a.go":    lines("package lease", `const dir = "/`+`root/x"`),
 			"docs/data.txt": lines("DEB" + dot + "debian.org"),
