@@ -95,7 +95,8 @@ func AppendRelease(b []byte, h Header, nonce engine.Nonce) []byte {
 // and then the traceparent.
 func (h *Header) append(b []byte, call protowire.Number, size int) []byte {
 	b = protowire.AppendTag(b, fieldOperations, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(sizeUint(h.ID)+sizeBytes(len(h.Session))+sizeBytes(size)+sizeString(h.Traceparent)))
+	total := sizeUint(h.ID) + sizeBytes(len(h.Session)) + sizeBytes(size) + sizeString(h.Traceparent)
+	b = protowire.AppendVarint(b, uint64(total))
 	b = appendUint(b, fieldID, h.ID)
 	b = protowire.AppendTag(b, fieldSession, protowire.BytesType)
 	b = protowire.AppendBytes(b, h.Session[:])
