@@ -52,7 +52,7 @@ type profile struct {
 	acquire, release, again, open, shut, expire, brk, delay, policy, lead, floor int
 	over                                                                         int // end all sessions
 	move, fleet                                                                  int // in addition to policy
-	sets, shared, permits                                                        int // of 8 requests; the others are exclusive
+	sets, shared, permits                                                        int // of 8 requests, others exclusive
 	try                                                                          int // of 8 requests: without waiting
 	update                                                                       int
 	almostExhausted                                                              bool

@@ -81,8 +81,8 @@ func (w *State) waits(r *member) bool {
 	return r.Version != 0 && w.Open[0] != 0 && w.Open[0] < r.Version
 }
 
-// closeOldest closes the oldest open set and gives a floor to the lives that waited for it. granted is the largest token
-// that the set can have granted, or None if that is unknown.
+// closeOldest closes the oldest open set and gives a floor to the lives that waited for it.
+// granted is the largest token that the set can have granted, or None if that is unknown.
 func (s *Search) closeOldest(w *State, granted fencing.Token) {
 	var waited [maxNodes]bool
 	for n := range s.Nodes {

@@ -37,7 +37,7 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 				faults[0].At = time.Minute
 			case kind == ChangeFleet: // to another fleet
 				faults[0].Other = 1
-			case kind == AbortMigration, kind == CrashAtAction: // there must be a migration, which waits for the leases to expire
+			case kind == AbortMigration, kind == CrashAtAction: // there must be a migration: it waits for leases to expire
 				begin := Fault{Kind: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
 				faults[0].Size = int(fleet.FinishMigration)
 				faults, want = append([]Fault{begin}, faults...), 2

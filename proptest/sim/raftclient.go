@@ -147,7 +147,9 @@ func (m *raftClient) update(s *clientcore.Session, held engine.Held, done func(e
 		return
 	}
 	command := &machine.Update{Session: s.ID(), Incarnation: open.incarnation, TTL: held.TTL, Nonce: held.Nonce}
-	m.links.request(memberTime, func(r *replica, reply func(answer)) { r.update(command, reply) }, func(a answer, err error) {
+	m.links.request(memberTime, func(r *replica, reply func(answer)) {
+		r.update(command, reply)
+	}, func(a answer, err error) {
 		switch {
 		case err == nil && a.state == expired:
 			err = engine.ErrExpired

@@ -49,7 +49,8 @@ func (w *world) startLocks(ctx context.Context) (err error) {
 	if l.standby, err = testserver.StartStandby(l.server); err != nil {
 		return err
 	}
-	l.dsn = fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&connect_timeout=5&target_session_attrs=read-write", l.server.Addr, l.standby.Addr)
+	l.dsn = "postgres://postgres@" + l.server.Addr + "," + l.standby.Addr +
+		"/postgres?sslmode=disable&connect_timeout=5&target_session_attrs=read-write"
 	l.database, err = openDatabase(ctx, l.dsn)
 	return err
 }

@@ -93,9 +93,8 @@ func (w *world) startWorkers(c *checker) error {
 	commands := append([][]string{w.config.Worker}, w.config.Others...)
 	for i := range w.config.Workers {
 		v := &worker{spec: Spec{Name: fmt.Sprintf("worker %d", i+1), Number: i + 1, Seed: w.config.Seed,
-			Endpoints: w.endpoints(),
-			CA:        w.ca(), DSN: w.postgres.DSN, Locks: w.locksDSN(), Began: w.began, Classes: scenarios[w.config.Scenario].classes,
-			ThroughMember: throughMember(i + 1)}}
+			Endpoints: w.endpoints(), CA: w.ca(), DSN: w.postgres.DSN, Locks: w.locksDSN(), Began: w.began,
+			Classes: scenarios[w.config.Scenario].classes, ThroughMember: throughMember(i + 1)}}
 		v.process = &testserver.Process{Name: v.spec.Name, Args: commands[i%len(commands)], Out: c.read,
 			Log: filepath.Join(w.config.Dir, fmt.Sprintf("worker-%d.log", i+1))}
 		if err := v.begin(); err != nil {

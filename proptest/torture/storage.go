@@ -43,8 +43,9 @@ type Storage interface {
 // gate.
 const schema = `
 CREATE TABLE torture_register (resource text PRIMARY KEY, version bigint NOT NULL);
-CREATE TABLE torture_log (seq bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), resource text NOT NULL,
-	op bigint NOT NULL DEFAULT 0, token bigint NOT NULL, seen bigint NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 0);
+CREATE TABLE torture_log (seq bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	resource text NOT NULL, op bigint NOT NULL DEFAULT 0, token bigint NOT NULL,
+	seen bigint NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 0);
 CREATE INDEX ON torture_log (resource text_pattern_ops, seq);
 CREATE FUNCTION torture_marked() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -55,8 +56,9 @@ CREATE TRIGGER torture_marked AFTER INSERT OR UPDATE ON leased_marks FOR EACH RO
 `
 
 const (
-	setRegister = `INSERT INTO torture_register (resource, version) VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET version = $2`
-	noteWrite   = `INSERT INTO torture_log (resource, op, token, seen, version) VALUES ($1, $2, $3, $4, $5)`
+	setRegister = `INSERT INTO torture_register (resource, version) VALUES ($1, $2)
+		ON CONFLICT (resource) DO UPDATE SET version = $2`
+	noteWrite = `INSERT INTO torture_log (resource, op, token, seen, version) VALUES ($1, $2, $3, $4, $5)`
 )
 
 func (w Write) noted() []any {
@@ -130,7 +132,8 @@ type executor interface {
 // number of the last row. offset converts the storage's times to those of the events.
 func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []property.Event,
 	last int64, err error) {
-	rows, err := d.pool.Query(ctx, `SELECT seq, (extract(epoch FROM at) * 1000000)::bigint, resource, op, token, seen, version
+	rows, err := d.pool.Query(ctx, `
+		SELECT seq, (extract(epoch FROM at) * 1000000)::bigint, resource, op, token, seen, version
 		FROM torture_log WHERE resource LIKE $1 || '%' AND seq > $2 ORDER BY seq`, prefix, after)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the log of the storage: %w", err)
@@ -154,7 +157,8 @@ func (d *database) log(ctx context.Context, prefix string, after int64, offset t
 
 // found returns the contents of the registers.
 func (d *database) found(ctx context.Context, prefix string) (events []property.Event, err error) {
-	rows, err := d.pool.Query(ctx, `SELECT resource, version FROM torture_register WHERE resource LIKE $1 || '%' ORDER BY resource`, prefix)
+	rows, err := d.pool.Query(ctx, `
+		SELECT resource, version FROM torture_register WHERE resource LIKE $1 || '%' ORDER BY resource`, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the registers: %w", err)
 	}

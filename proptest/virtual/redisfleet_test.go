@@ -104,7 +104,8 @@ func (s *redisServer) address() string { return strings.ReplaceAll(s.name, " ", 
 func (s *redisServer) info() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
+	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\n"+
+		"maxmemory_policy:noeviction\r\n"+
 		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\nrdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n",
 		s.address(), s.lives, s.number+1, s.saves)
 }
