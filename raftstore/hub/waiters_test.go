@@ -79,9 +79,10 @@ func TestMigrationEndsWaits(t *testing.T) {
 	r := newReplica(t)
 	k, _ := r.open("a")
 	w := r.wait(k, 2)
-	require.Equal(t, machine.Done, r.apply(&machine.SetFleet{Fleet: engine.Fleet{Addresses: []string{"127.0.0.1:6379"}}}).Code)
-	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a",
-		Mode: engine.Efficiency}}).Code)
+	fleet := engine.Fleet{Addresses: []string{"127.0.0.1:6379"}}
+	require.Equal(t, machine.Done, r.apply(&machine.SetFleet{Fleet: fleet}).Code)
+	policy := engine.Policy{Prefix: "a", Mode: engine.Efficiency}
+	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: policy}).Code)
 	result, err := requireEnded(t, w)
 	require.NoError(t, err)
 	require.Equal(t, machine.Migrating, result.Code)
