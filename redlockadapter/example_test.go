@@ -27,7 +27,8 @@ func exampleNode(number int) (addr string, stop func()) {
 	mini.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
 		switch command {
 		case "INFO":
-			c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:%d\r\nmaster_replid:%d\r\n"+
+			c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n"+
+				"run_id:%d\r\nmaster_replid:%d\r\n"+
 				"rdb_last_bgsave_status:ok\r\nrdb_saves:%d\r\n", number, number, saves.Load()))
 		case "BGSAVE":
 			saves.Add(1)

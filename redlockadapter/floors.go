@@ -14,7 +14,8 @@ import (
 // every attempt checks again. With a service there is no need: its log has the floors.
 //
 // granted is the largest token granted to this process before it asked for the statuses. A single node may have started
-// below it without any loss, if this process could not reach the node earlier: a quorum of the others granted the token.
+// below it without any loss, if this process could not reach the node earlier: a quorum of other nodes granted the
+// token.
 func (k *keeper) checkFloors(granted fencing.Token, statuses []NodeStatus) (err error) {
 	b := k.backend
 	sound, low, lowest := 0, 0, fencing.MaxToken

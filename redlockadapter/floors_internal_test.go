@@ -11,7 +11,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// A process that was granted a token refuses its nodes after a loss, until a quorum votes from a floor above that token.
+// A process that was granted a token refuses its nodes after a loss, until a quorum votes with a floor above that
+// token.
 func TestCheckFloors(t *testing.T) {
 	b := newBackend(Config{Nodes: []*redis.Options{{Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}, {Addr: "127.0.0.1:3"}}})
 	defer b.cancel()

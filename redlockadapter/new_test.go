@@ -128,7 +128,8 @@ func TestAcquireDoesNotWaitForAnOperator(t *testing.T) {
 	require.NoError(t, redlockadapter.Init(testContext(t), f.config, fencing.None), "an operator makes a mistake")
 	_, err = client.Acquire(testContext(t), "jobs/7")
 	require.ErrorIs(t, err, redlockadapter.ErrNoState)
-	require.ErrorContains(t, err, "the nodes were initialised with the floor 0, but this process was granted tokens up to 1")
+	require.ErrorContains(t, err,
+		"the nodes were initialised with the floor 0, but this process was granted tokens up to 1")
 	s.Stop()
 	require.NoError(t, s.Wipe())
 	require.NoError(t, s.Start())
@@ -176,6 +177,7 @@ func TestErrorOfUnreachableNodes(t *testing.T) {
 	}
 	f.config.NodeTimeout = time.Second
 	_, err := redlockadapter.New(testContext(t), f.config)
-	require.EqualError(t, err, "lock service is unavailable: 0 of 3 Redis nodes agreed, 2 are needed: "+f.servers[0].Addr+", "+
-		f.servers[1].Addr+", "+f.servers[2].Addr+": node is unreachable: connect: connection refused")
+	require.EqualError(t, err, "lock service is unavailable: 0 of 3 Redis nodes agreed, 2 are needed: "+
+		f.servers[0].Addr+", "+f.servers[1].Addr+", "+f.servers[2].Addr+
+		": node is unreachable: connect: connection refused")
 }

@@ -115,7 +115,8 @@ func (n *virtualNode) info() string {
 	if n.noSaves {
 		saves = ""
 	}
-	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
+	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\n"+
+		"maxmemory_policy:noeviction\r\n"+
 		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s", n.name,
 		n.lives, n.name, saves)
 }

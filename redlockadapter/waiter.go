@@ -27,7 +27,9 @@ type waiter struct {
 	wokenBy quorum.Nodes   // the nodes that sent a wake-up
 	refused bool           // others held the lock when it contended last
 	retryAt engine.Instant // when to contend again without a wake-up
-	freed   engine.Instant // when a holder of this process released the lock; zero if another process was seen to hold it since
+	// freed is when a holder of this process released the lock, or zero if another process has been seen to hold it
+	// since.
+	freed engine.Instant
 }
 
 func (w *waiter) wake() {

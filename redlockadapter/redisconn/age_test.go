@@ -24,7 +24,8 @@ func start(t *testing.T, run int) string {
 	mini := miniredis.RunT(t)
 	mini.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
 		if command == "INFO" {
-			c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:%d\r\nmaster_replid:%d\r\n", run, run))
+			c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n"+
+				"run_id:%d\r\nmaster_replid:%d\r\n", run, run))
 		}
 		return command == "INFO"
 	})
