@@ -98,7 +98,8 @@ func TestProblemCarriesTheMark(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"type":"urn:leased:problem:stale-token","title":"Stale fencing token","status":412,
 		"resource":"orders/42","token":33,"mark":34,
-		"detail":"stale fencing token 33 for \"orders/42\": 34 has been admitted; the lease is lost, stop writing"}`, string(body))
+		"detail":"stale fencing token 33 for \"orders/42\": 34 has been admitted; the lease is lost, stop writing"}`,
+		string(body))
 
 	var stale *fencing.StaleError
 	require.ErrorAs(t, httpgate.Check(send(t, h, "PUT", "/orders/42", "33", "")), &stale)

@@ -64,7 +64,8 @@ func requireFences(t *testing.T, recipe func(token fencing.Token) error) {
 	require.NoError(t, recipe(35))
 }
 
-const accounts = `CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL); INSERT INTO accounts VALUES (7, 100)`
+const accounts = `CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
+	INSERT INTO accounts VALUES (7, 100)`
 
 func TestPostgresRecipes(t *testing.T) {
 	ctx := t.Context()

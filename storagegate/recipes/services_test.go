@@ -96,14 +96,15 @@ func callGRPC(ctx context.Context, orders shopv1.OrdersClient, token fencing.Tok
 }
 
 func withConnect(mux *http.ServeMux, marks callgate.Marks, service shopv1connect.OrdersHandler) error {
-	gate, err := connectgate.New(marks, func(ctx context.Context, spec connect.Spec, message any) (fencing.Resource, error) {
+	resource := func(ctx context.Context, spec connect.Spec, message any) (fencing.Resource, error) {
 		switch m := message.(type) {
 		case *shopv1.PutOrderRequest:
 			return fencing.Resource("orders/" + m.Id), nil
 		default:
 			return "", callgate.ErrUngated // reads
 		}
-	})
+	}
+	gate, err := connectgate.New(marks, resource)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func withDatabaseSQL(ctx context.Context, gate *sqlgate.Gate, token fencing.Toke
 }
 
 func withSQLite(ctx context.Context, token fencing.Token, prepare func(*sql.DB)) error {
-	db, err := sql.Open("sqlite", "file:app.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	const file = "file:app.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		return err
 	}

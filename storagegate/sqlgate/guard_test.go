@@ -260,7 +260,8 @@ func TestGuardRefusesInvalidNames(t *testing.T) {
 // the fence.
 func TestMySQLGuardComparesBytes(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
-	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
+	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY,
+		name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
 		"INSERT INTO docs (pk, name, v) VALUES (1, 'a', 1), (2, 'é', 1)")
 	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/",
 		AllowUnfenced: true})

@@ -14,7 +14,8 @@ import (
 var fenceWithoutBound = map[sqlgate.Dialect][]string{
 	sqlgate.Postgres: {`SELECT leased_fence('orders', 9007199254740990)`,
 		`SELECT leased_fence('orders', 9007199254740990, NULL)`,
-		`SELECT leased_try('orders', 9007199254740990) = 9007199254740990 OR leased_fence('orders', 9007199254740990, 0) = 0`},
+		`SELECT leased_try('orders', 9007199254740990) = 9007199254740990
+			OR leased_fence('orders', 9007199254740990, 0) = 0`},
 	sqlgate.MySQL: {`CALL leased_fence('orders', 9007199254740990)`,
 		`CALL leased_fence_bounded('orders', 9007199254740990, NULL)`},
 	sqlgate.SQLite: {`INSERT INTO leased_fence (resource, token) VALUES ('orders', 9007199254740990)`,
@@ -31,7 +32,8 @@ func TestFenceIsBoundedByDefault(t *testing.T) {
 				require.ErrorContains(t, try(t, db, statement), "above the mark", statement)
 			}
 			if dialect == sqlgate.Postgres { // a claim that a program has set by hand
-				err := runBlock(t, s, `BEGIN; SET LOCAL leased.claims = '9007199254740990 account/7'; UPDATE accounts SET balance = 0 WHERE id = 7; COMMIT`)
+				err := runBlock(t, s, `BEGIN; SET LOCAL leased.claims = '9007199254740990 account/7';
+					UPDATE accounts SET balance = 0 WHERE id = 7; COMMIT`)
 				require.ErrorContains(t, err, "above the mark")
 			}
 			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")

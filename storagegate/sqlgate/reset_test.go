@@ -96,7 +96,8 @@ func TestDatabaseChecksTheReset(t *testing.T) {
 func TestWriterCannotReset(t *testing.T) {
 	s := poisoned(t, sqlgate.Postgres, "orders")
 	createWriter(t, s, "leased_marks")
-	err := runBlock(t, s, `SET ROLE shop_writer; SELECT leased_fence('orders', 9007199254740990); SELECT leased_reset('orders', 9007199254740990, 52)`)
+	err := runBlock(t, s, `SET ROLE shop_writer; SELECT leased_fence('orders', 9007199254740990);
+		SELECT leased_reset('orders', 9007199254740990, 52)`)
 	require.ErrorContains(t, err, "permission denied for table leased_resets")
 	err = runBlock(t, s, `SET ROLE shop_writer; UPDATE leased_marks SET mark = 52`)
 	require.ErrorContains(t, err, "cannot be lowered")
@@ -122,7 +123,8 @@ func TestResetIgnoresTemporaryTables(t *testing.T) {
 	s := poisoned(t, sqlgate.Postgres, "orders")
 	createWriter(t, s, "leased_marks")
 	err := runBlock(t, s, `SET ROLE shop_writer;
-		CREATE TEMPORARY TABLE leased_resets AS SELECT 'orders'::text AS resource, 9007199254740990::bigint AS expected, 52::bigint AS mark;
+		CREATE TEMPORARY TABLE leased_resets AS
+			SELECT 'orders'::text AS resource, 9007199254740990::bigint AS expected, 52::bigint AS mark;
 		UPDATE leased_marks SET mark = 52`)
 	require.ErrorContains(t, err, "cannot be lowered")
 	mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")

@@ -106,8 +106,10 @@ func (g *Gate) Install(ctx context.Context) error {
 // that has used them, and block all others meanwhile.
 const (
 	installedMySQL = `SELECT
-		(SELECT count(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_comment = 'leased 3') +
-		(SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = DATABASE() AND trigger_name LIKE 'leased\\_keep\\_mark\\_%')`
+		(SELECT count(*) FROM information_schema.routines
+			WHERE routine_schema = DATABASE() AND routine_comment = 'leased 3') +
+		(SELECT count(*) FROM information_schema.triggers
+			WHERE trigger_schema = DATABASE() AND trigger_name LIKE 'leased\\_keep\\_mark\\_%')`
 	objectsMySQL = 9
 )
 

@@ -48,7 +48,8 @@ func verify(t testing.TB, db *sql.DB, key, message, signature []byte) bool {
 }
 
 // groupOrder is the order L of the base point.
-var groupOrder, _ = new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+var groupOrder, _ = new(big.Int).SetString(
+	"7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
 
 // number converts little-endian bytes.
 func number(b []byte) *big.Int {
@@ -203,7 +204,9 @@ func (c *signedCase) write(resource, value string, first string, args ...any) st
 	if _, err := tx.Exec(first, args...); err != nil {
 		return codeOf(err)
 	}
-	if _, err := tx.Exec(`INSERT INTO contents VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET value = excluded.value`, resource, value); err != nil {
+	_, err = tx.Exec(`INSERT INTO contents VALUES ($1, $2)
+		ON CONFLICT (resource) DO UPDATE SET value = excluded.value`, resource, value)
+	if err != nil {
 		return codeOf(err)
 	}
 	require.NoError(c, tx.Commit())

@@ -50,7 +50,9 @@ func ExampleGate() {
 	if err := gate.Install(ctx); err != nil { // once for the database
 		log.Fatal(err)
 	}
-	if _, err := pool.Exec(ctx, `CREATE TABLE example_accounts (id int PRIMARY KEY, balance int); INSERT INTO example_accounts VALUES (7, 100)`); err != nil {
+	_, err = pool.Exec(ctx, `CREATE TABLE example_accounts (id int PRIMARY KEY, balance int);
+		INSERT INTO example_accounts VALUES (7, 100)`)
+	if err != nil {
 		log.Fatal(err)
 	}
 	err = withdraw(ctx, pool, gate, 33, 10, func() {

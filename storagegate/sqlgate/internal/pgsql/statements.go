@@ -20,7 +20,8 @@ const (
 
 	// raise raises the mark of a resource that has one. See leased_try for the
 	// condition on the isolation level.
-	raise = `UPDATE leased_marks SET mark = $2::bigint WHERE resource = $1::text AND mark <= $2::bigint AND $2::bigint - mark <= $4::bigint
+	raise = `UPDATE leased_marks SET mark = $2::bigint
+	WHERE resource = $1::text AND mark <= $2::bigint AND $2::bigint - mark <= $4::bigint
 	AND current_setting('transaction_isolation') LIKE 'read %' AND ` + claim + ` RETURNING mark`
 
 	// claim records for the guard of a table which token was admitted. The record

@@ -15,7 +15,8 @@ const putOrder = "/shop.v1.Orders/PutOrder"
 
 // OrdersHandler is the interface of the service.
 type OrdersHandler interface {
-	PutOrder(ctx context.Context, request *connect.Request[shopv1.PutOrderRequest]) (*connect.Response[shopv1.PutOrderResponse], error)
+	PutOrder(ctx context.Context,
+		request *connect.Request[shopv1.PutOrderRequest]) (*connect.Response[shopv1.PutOrderResponse], error)
 }
 
 // NewOrdersHandler returns the path of the service and its handler.
