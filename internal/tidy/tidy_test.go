@@ -22,6 +22,7 @@ var rules = []rule{
 	docsRule,
 	examplesRule,
 	sizeRule,
+	lineLengthRule,
 	waitsRule,
 	skipsRule,
 	pathsRule,
