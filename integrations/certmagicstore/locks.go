@@ -72,10 +72,11 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease returns nil if the lock is held; its lease is renewed anyway. If the lease
-// was lost, it takes the lock again, with a new token, and fails if another server has it.
-// certmagic calls it at the beginning of each attempt to issue a certificate, before it
-// reads, and retries for days: without a new lease, all further attempts would be refused.
+// RenewLockLease returns nil while the lock is held: its lease is renewed in the background.
+// If the lease was lost, RenewLockLease acquires the lock again with a new token, or fails if
+// another server holds it. certmagic calls it at the start of each attempt to issue a
+// certificate, before it reads anything, and retries for days. Without a new lease, every
+// later attempt would be refused.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l, held := s.find(name)
 	if held == nil {

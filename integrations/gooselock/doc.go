@@ -8,10 +8,10 @@
 //     of earlier ones (Locker), so that it does not wait for their locks.
 //
 // What it does not give: the statements of a migration without a transaction
-// (NO TRANSACTION, WithIsolateDDL) are only stopped by the end of their session. That
-// needs the same database role for all migrators, and a connection that is not pooled
-// by transaction. Go migrations without a transaction use other connections of the
-// pool, which nothing stops; only their version is not recorded.
+// (NO TRANSACTION, WithIsolateDDL) can commit until their session is terminated.
+// Termination works only if all migrators use the same database role and connections are
+// not pooled by transaction. Go migrations without a transaction use other connections of
+// the pool, which nothing stops; only their version is not recorded.
 //
 // Read Locker, then Store.
 package gooselock
