@@ -60,7 +60,8 @@ type Killer interface {
 	Restore(ctx context.Context) error
 }
 
-// Members is leased: a peer whose members can be observed. Members have the numbers of Pids.
+// Members is a leased cluster, the peer whose members can be observed. A member's number is its
+// index in Pids.
 type Members interface {
 	Peer
 	// Leader returns the number of the member that leads.

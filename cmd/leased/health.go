@@ -68,15 +68,15 @@ func setUpHealth(c *cobra.Command) {
 	}
 }
 
-// healthCheck is the result of a check of one member, for JSON.
+// healthCheck is the JSON result of checking one member.
 type healthCheck struct {
 	Address string `json:"address"`
 	OK      bool   `json:"ok"`
 	Detail  string `json:"detail"`
 }
 
-// checkError returns the error of a check. All failed checks have the same exit code, except for
-// one that was interrupted or has wrong flags.
+// checkError returns the error of a check. All failed checks have the same exit code, unless the
+// command was interrupted or its flags are wrong.
 func checkError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -1,6 +1,7 @@
-// Package postgres provides leases in a PostgreSQL database, for programs that run no lock
-// service. A grant is a committed transaction, so a lock has one holder at a time, by the
-// database's clock, and tokens keep growing while the database keeps what it has committed.
+// Package postgres provides leases in a PostgreSQL database, for programs that do not run a
+// lock service. A grant is a committed transaction. So a lock has at most one holder at a
+// time, according to the database's clock, and its tokens increase as long as the database
+// does not lose committed transactions.
 //
 // A client that was paused may still act as if it held a lock, so a lock without a gate in
 // front of the data is only a hint here too. The database and a lock service are two

@@ -188,7 +188,7 @@ type nodeReport struct {
 	joined time.Duration // since its last join
 }
 
-// node returns the state of the node as recoveries take it.
+// node returns the state of the node as input for a recovery.
 func (r nodeReport) node(quarantine time.Duration) recovery.Node {
 	n := recovery.Node{Report: r.Report, Joining: r.join}
 	if r.join != "" {

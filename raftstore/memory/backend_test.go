@@ -46,7 +46,7 @@ func TestLargeSessionEndsInPieces(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrExpired)
 }
 
-// A session that is opened again is renewed, and each of its owners learns of a loss.
+// Opening a session again renews it, and every client that opened it is notified of a loss.
 func TestReopenedSession(t *testing.T) {
 	ctx := context.Background()
 	locks, err := memory.New()

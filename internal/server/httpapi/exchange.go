@@ -128,7 +128,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 			}
 		},
 		Transport:     h.transport,
-		FlushInterval: -1, // send each event of a watch at once
+		FlushInterval: -1, // flush each event of a watch immediately
 		// A leader that stops in the middle of an answer ends the caller's connection.
 		ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

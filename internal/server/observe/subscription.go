@@ -93,8 +93,8 @@ func (s *subscription) notify() {
 	}
 }
 
-// take returns the locks that have changed since the last call. If all is true,
-// any lock may have changed.
+// take returns the locks that changed since the previous call. If all is true, any lock
+// may have changed.
 func (s *subscription) take() (changed map[fencing.Resource]bool, all bool) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
