@@ -41,9 +41,9 @@ func WithSecret(secret string) Option {
 	return func(c *config) { c.remote = append(c.remote, remote.WithSecret(secret)) }
 }
 
-// WithRedis sets the connection options of a Redis node: user, password, TLS, dialer.
-// The service sets the address. A password is sent only over TLS or to a loopback
-// address, see WithRedisInsecure. The default is no password and no TLS.
+// WithRedis sets the connection options of a Redis node: user, password, TLS, dialer. The
+// service sets the address. A password is sent only over TLS or to a loopback address, see
+// WithRedisInsecure. By default there is no password and no TLS.
 func WithRedis(options func(address string) *redis.Options) Option {
 	return func(c *config) { c.redis = options }
 }
@@ -54,8 +54,8 @@ func WithRedisInsecure() Option {
 	return func(c *config) { c.insecure = true }
 }
 
-// WithoutRedis sends requests for locks in efficiency mode through the service, so that
-// the program needs no connection to Redis.
+// WithoutRedis sends requests for locks in efficiency mode through the service, so the
+// program needs no connection to Redis.
 func WithoutRedis() Option {
 	return func(c *config) { c.noRedis = true }
 }
@@ -72,16 +72,16 @@ func WithLeaseOptions(options ...lease.Option) Option {
 	return func(c *config) { c.lease = append(c.lease, options...) }
 }
 
-// WithTimeout bounds the search of one call for a member that can serve it. The default
-// is 5 s, longer than a few leader elections.
+// WithTimeout bounds how long one call looks for a member that can serve it. The default is
+// 5 s, longer than a few leader elections.
 func WithTimeout(timeout time.Duration) Option {
 	return func(c *config) { c.remote = append(c.remote, remote.WithTimeout(timeout)) }
 }
 
 // Dial returns a Client for the service whose members have these API addresses, such as
-// "10.0.0.1:7420". One address is enough; with more, the Client tolerates members that
-// are down. Dial returns when a member has sent the policies and one try to connect to
-// the Redis nodes is done. Close of the Client closes all connections.
+// "10.0.0.1:7420". One address is enough; with more, the Client tolerates members that are
+// down. Dial returns after a member has sent the policies and the first attempt to connect
+// to the Redis nodes has ended. Close of the Client closes all connections.
 func Dial(ctx context.Context, endpoints []string, options ...Option) (*lease.Client, error) {
 	r, c, err := dial(ctx, endpoints, options)
 	if err != nil {

@@ -5,8 +5,8 @@
 // storagegate) that lease.Gate binds to the lease.
 //
 // [Dial] returns one lease.Client for locks of both modes. The policies of the
-// service give each lock its mode and timings, and changes reach the program by
-// themselves. Requests for a lock in correctness mode go to the leader of the
+// service give each lock its mode and timings, and the program receives changes
+// automatically. Requests for a lock in correctness mode go to the leader of the
 // service. Requests for a lock in efficiency mode go directly to the Redis nodes,
 // whose addresses the service publishes. If the program cannot reach a quorum of the
 // nodes, or may not use them, these requests go through a member of the service. The

@@ -18,7 +18,7 @@ import (
 const (
 	// dialTimeout bounds one try to connect. It is the default of go-redis.
 	dialTimeout = 5 * time.Second
-	// probeTimeout bounds the check whether the nodes can be connected to.
+	// probeTimeout bounds the check that the nodes can be reached.
 	probeTimeout = time.Second
 )
 
@@ -54,8 +54,8 @@ func hasPassword(o *redis.Options) bool {
 		o.StreamingCredentialsProvider != nil
 }
 
-// probe fails unless a quorum of the nodes can be connected to. go-redis writes a line
-// to standard error for each connection that fails; if the network has no route to the
+// probe returns an error unless it can connect to a quorum of the nodes. go-redis writes a
+// line to standard error for each connection that fails; if the network has no route to the
 // nodes, probe reduces that to one line.
 func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -89,8 +89,8 @@ func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	return nil
 }
 
-// checkClearText refuses a fleet to which passwords would be sent in clear text, as far
-// as the addresses show it.
+// checkClearText refuses a fleet if its addresses show that passwords would be sent in
+// clear text.
 func (c *config) checkClearText(fleet engine.Fleet) error {
 	if c.insecure || c.noRedis {
 		return nil

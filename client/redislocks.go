@@ -63,8 +63,9 @@ func newRedisLocks(source *remote.Backend, c config) *redisLocks {
 	return e
 }
 
-// connect connects to the Redis fleet of the current topology. Requests go through the service
-// until it has. It reports whether that failed, so that the caller has to try again.
+// connect connects to the Redis fleet of the current topology. Until it is connected,
+// requests go through the service. It reports whether connecting failed and the caller has
+// to try again.
 func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()
@@ -242,8 +243,8 @@ func pick(leases []engine.Held, indices []int) []engine.Held {
 	return picked
 }
 
-// Release ends a lease, directly or through a member. A lease without a name can only
-// exist if a member acquired it: direct acquires clean up by themselves.
+// Release ends a lease, directly or through a member. A lease without a name can only exist
+// if a member acquired it: direct acquires clean up after themselves.
 func (e *redisLocks) Release(ctx context.Context, held engine.Held) error {
 	if held.Name == "" && !e.usedService.Load() {
 		return nil
@@ -257,7 +258,7 @@ func (e *redisLocks) Release(ctx context.Context, held engine.Held) error {
 	return e.service.Release(ctx, held)
 }
 
-// locks returns the backend to inspect locks in efficiency mode with.
+// locks returns the backend that inspects locks in efficiency mode.
 func (e *redisLocks) locks() engine.Backend {
 	if b := e.backend(); b != nil {
 		return b
