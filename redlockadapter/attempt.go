@@ -22,10 +22,10 @@ type attempt struct {
 	engine.Held
 	backend *Backend
 	call    scripts.Attempt
-	servers []string       // that it may ask; nil for any
+	servers []string       // the servers that it may ask; nil for any
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
-	canceled atomic.Bool   // requests that were not sent need not be
+	canceled atomic.Bool   // requests that were not sent yet are dropped
 	decided  chan struct{} // closed with the decision
 	// complete is closed when a waiter's attempt has ended and every node that was asked has answered the
 	// acquire, or failed. It is nil for other attempts.
@@ -92,8 +92,8 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// send sends a request of the attempt to some nodes. A node that did not send it when the attempt
-// ends drops it.
+// send sends a request of the attempt to some nodes. If the attempt ends before the request is sent
+// to a node, the request is dropped.
 func (a *attempt) send(nodes quorum.Nodes, r *redisconn.Request) {
 	r.Canceled, r.Servers = &a.canceled, a.servers
 	a.backend.sendTo(nodes, r)
@@ -180,7 +180,7 @@ func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {
 	return a.core.Outcome, a.core.Token
 }
 
-// round describes the attempt to those who trace it.
+// round describes the attempt for traces.
 func (a *attempt) round(began engine.Instant, err error) engine.Round {
 	a.mu.Lock()
 	defer a.mu.Unlock()

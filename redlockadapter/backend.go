@@ -84,13 +84,13 @@ func newBackend(config Config) *Backend {
 }
 
 // New connects to the nodes and checks them. It fails with engine.ErrUnavailable if fewer
-// than a quorum can be used, and with ErrNodeSetup if that is because servers must not be
-// nodes. Fewer such servers are missing votes, and are logged.
+// than a quorum can be used, and with ErrNodeSetup if the reason is servers that must not
+// be nodes. If a quorum remains, such servers are logged and do not vote.
 //
-// Without a service, New initialises the nodes of a new fleet: all of them must answer, none may
-// have voted before, and each must keep its data on disk, since it could not tell otherwise. If
-// the nodes have no state and this is not so, New fails with ErrNoState; the error has the command
-// for an operator.
+// Without a service, New initialises the nodes of a new fleet: all of them must answer, none
+// may have voted before, and each must keep its data on disk, because otherwise it could not
+// tell whether it has voted. If the nodes have no state and one of these conditions is not met,
+// New fails with ErrNoState; the error has the command for an operator.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {

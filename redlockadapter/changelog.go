@@ -11,7 +11,7 @@ import (
 )
 
 // failedLooks is the number of failed looks after which a node counts as unreachable: one
-// slow answer is no news.
+// slow answer is not worth a log line.
 const failedLooks = 2
 
 // nodeView is how this process last saw a node.

@@ -28,8 +28,8 @@ type Config struct {
 	// two, 1 for a single point of failure. All processes that share locks must list
 	// the same addresses. Retries, timeouts and pool are overridden.
 	Nodes []*redis.Options
-	// Clients name further nodes, by clients that the program already has. Only their options
-	// are used. They must be of type *redis.Client.
+	// Clients adds the nodes of clients that the program already has. Only their options are
+	// used. They must be of type *redis.Client.
 	Clients []redis.UniversalClient
 	// Namespace begins every key. Default: DefaultNamespace.
 	Namespace string
@@ -92,7 +92,7 @@ func (c *Config) addClients() error {
 	return nil
 }
 
-// The times of the checks whether an address still leads to the connected server.
+// The timings of the checks that an address still leads to the connected server.
 const (
 	maxCheckInterval = time.Second
 	maxCheckAge      = 10 * time.Second
@@ -106,9 +106,9 @@ func (c Config) checkInterval() time.Duration { return min(maxCheckInterval, c.M
 // successor begins to vote.
 func (c Config) checkAge() time.Duration { return min(maxCheckAge, c.MaxTTL/2) }
 
-// joinGap is the time for which the joins of a node may stop without effect on its quarantine:
-// a few looks of the keeper, even if other nodes do not answer. After that, the address may have
-// led to another server meanwhile.
+// joinGap is how long the joins of a node may pause without restarting its quarantine: a few
+// looks of the keeper, even if other nodes do not answer. After a longer pause, the address may
+// have led to another server in between.
 func (c Config) joinGap() time.Duration { return 3*c.checkInterval() + 12*c.NodeTimeout }
 
 // fleet returns the set of the nodes.
@@ -121,8 +121,9 @@ func (c Config) fleet() engine.Fleet {
 }
 
 // fingerprint identifies the fleet on the nodes. Without a service it also depends on
-// MaxTTL, since the shortest quarantine of all processes would count, and differs from that
-// of a service with the same nodes, whose log assigns the tokens.
+// MaxTTL, because otherwise the shortest quarantine of all processes would count. It then
+// differs from the fingerprint of a service with the same nodes, whose log assigns the
+// tokens.
 func (c Config) fingerprint() string {
 	f := c.fleet()
 	if c.Topology == nil {

@@ -98,8 +98,8 @@ type details struct {
 	Metadata map[string]string  `json:"metadata,omitempty"`
 }
 
-// detailsOf returns the details of a lease as JSON. The usual ones, of one lock without
-// metadata, are encoded by hand, because encoding/json takes several times as long.
+// detailsOf returns the details of a lease as JSON. The common case, one lock without
+// metadata, is encoded by hand, because encoding/json takes several times as long.
 func detailsOf(h *engine.Held) string {
 	if len(h.Resources) == 1 && len(h.Metadata) == 0 && h.Holder != "" && plainText(h.Holder) {
 		text := make([]byte, 0, len(h.Holder)+len(`{"holder":"","ttl":}`)+20)

@@ -20,8 +20,8 @@ type Hooks struct {
 	// this process has released. took is the time since the release arrived. Handoffs
 	// from another process are not reported.
 	HandedOff func(took time.Duration)
-	// Expired is called about a TTL after the end of a lease of this process that nobody
-	// renewed or released.
+	// Expired is called for a lease of this process that ended because nobody renewed or
+	// released it, about one TTL after its end.
 	Expired func(engine.Held)
 }
 
@@ -54,9 +54,8 @@ func (b *Backend) NodesSeen() []NodeStatus {
 // Quorum returns the number of nodes that must agree.
 func (b *Backend) Quorum() int { return b.quorum }
 
-// reportExpired calls Expired for those leases that have expired. The others were renewed
-// or ended through another process. It returns those whose nodes did not answer, to be
-// reported later.
+// reportExpired calls Expired for the leases that have expired. Another process renewed or
+// ended the rest. It returns the leases whose nodes did not answer, to be reported later.
 func (b *Backend) reportExpired(ctx context.Context, grants []*attempt) (later []*attempt) {
 	if b.config.Hooks.Expired == nil {
 		return nil

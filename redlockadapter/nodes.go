@@ -90,8 +90,8 @@ func reports(statuses []NodeStatus) []recovery.Report {
 	return all
 }
 
-// The calls of a service name the run of the server that they are for, as it reported it. A
-// node whose address leads to another one fails.
+// The calls of a service name the server run that they are for, as the server reported it.
+// A call fails if the address of the node leads to another run.
 
 // Join puts a join nonce on a node, and replaces any other. Only the range that is assigned
 // to this nonce can initialise the node, after a quarantine that starts now.

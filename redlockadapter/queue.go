@@ -14,13 +14,13 @@ const (
 	// maxHandovers is how many times in a row a lock is handed over inside a process
 	// before other processes get a chance.
 	maxHandovers = 64
-	// maxHandoverTime bounds the same by time: callers that hold a lock for long hand
-	// it over less often.
+	// maxHandoverTime bounds the time of these handovers: callers that hold a lock for
+	// long hand it over less often.
 	maxHandoverTime = 50 * time.Millisecond
-	// yieldPause is how long this process then does not contend, if another one was
-	// woken.
+	// yieldPause is how long this process then does not contend for the lock, if another
+	// process was woken.
 	yieldPause = 25 * time.Millisecond
-	// wakeGrace is how long a first wake-up waits for those of the other nodes.
+	// wakeGrace is how long a waiter that was woken by one node waits for wake-ups from other nodes.
 	wakeGrace = 3 * time.Millisecond
 	// pollHeld is how often a waiter asks the nodes while its own process holds the
 	// lock: another process may release or break the lease.
@@ -161,7 +161,7 @@ func (q *queues) contend(w *waiter) time.Duration {
 	for _, lock := range w.want.Resources {
 		one := q.locks[lock]
 		if one.waiters[0] != w {
-			return time.Hour // the one before it wakes it
+			return time.Hour // the waiter ahead wakes it
 		}
 		if one.holder != nil && !woken {
 			wait = max(wait, now.Until(one.polled.Add(min(one.holder.TTL, pollHeld))))

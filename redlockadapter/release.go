@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// releasing is a release in progress. It goes to all nodes that may know the attempt, and
-// is complete when a quorum is free of it.
+// releasing is a release in progress. It goes to all nodes that may have the attempt, and
+// is complete when a quorum does not have it.
 type releasing struct {
 	done chan struct{} // closed when a quorum is free, or cannot be any more
 
@@ -78,8 +78,8 @@ func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scrip
 	return request
 }
 
-// end ends the attempt. It returns the nodes that get a release, and those of them that must refuse late
-// copies of the attempt.
+// end ends the attempt. It returns the nodes that get a release, and which of them must refuse late copies of
+// the attempt.
 func (a *attempt) end() (release, late quorum.Nodes) {
 	a.canceled.Store(true)
 	a.step(func(core *quorum.Attempt) quorum.Requests {

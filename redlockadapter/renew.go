@@ -23,10 +23,9 @@ type renewal struct {
 	err        error // of a node that failed or refused
 }
 
-// Renew extends leases, each by its TTL, whichever process acquired them. A renewal never shortens what an earlier one
-// gave. It returns an
-// error for each: nil if a quorum extended it; one that matches engine.ErrLost if it is
-// lost; any other one if it is not known to be extended.
+// Renew extends each lease by its TTL, whichever process acquired it. A renewal never shortens an
+// earlier one. Renew returns an error for each lease: nil if a quorum extended it, one that matches
+// engine.ErrLost if it is lost, and any other one if the outcome is unknown.
 func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs, renewals := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {

@@ -10,14 +10,14 @@ import (
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
-// When an attempt asks which nodes; quorum.Attempt decides.
+// Limits that decide when an attempt asks which nodes; see quorum.Attempt.
 const (
 	// spreadAfter is the time for which a lease is held before it is sent to all nodes.
 	spreadAfter = 20 * time.Millisecond
 	// minSpreadTTL is the TTL from which attempts ask a quorum first.
 	minSpreadTTL = 10 * spreadAfter
-	// A node is asked last if its round trips take longer than slowFactor times those of
-	// the fastest node plus slowMargin.
+	// A node is asked last if its round trips take longer than slowFactor times the round
+	// trips of the fastest node, plus slowMargin.
 	slowFactor = 4
 	slowMargin = 5 * time.Millisecond
 )

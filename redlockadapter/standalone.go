@@ -22,14 +22,14 @@ const initInterval = 20 * time.Millisecond
 const initTime = 5 * time.Second
 
 // Init makes the nodes of a new standalone fleet voters, with tokens above floor. An
-// operator also calls it for a fleet of which fewer than a quorum can report which
+// operator also calls it if fewer than a quorum of the fleet's nodes can report which
 // tokens were granted; floor must then be above every token that was ever granted. Voters
 // of this fleet stay as they are; a voter of another fleet is an error.
 //
 // It is a recovery in which the operator vouches for the floor. A quorum of the nodes must
 // be reachable, and must be able to save the floor to disk before a node votes. Nodes wait
-// for their quarantine, unless all nodes are reachable, none has a history, and floor is None. Init returns
-// when every node that it reached votes.
+// for their quarantine, unless all nodes are reachable, none has a history, and floor is
+// None. Init returns when every node that it reached votes.
 func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	config.Topology = nil
 	b, err := connect(ctx, config)
@@ -63,7 +63,7 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 }
 
 // initialiseNew makes the nodes of a new fleet voters. It returns ErrNoState if the nodes have no state and
-// may have lost it, and nil for all others: they vote, or will be recovered.
+// may have lost it. It returns nil if they vote or will be recovered.
 func (k *keeper) initialiseNew(ctx context.Context) error {
 	b := k.backend
 	if b.config.Topology != nil || !b.stateIsLost() {
@@ -77,8 +77,8 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 			return fmt.Errorf("%w: %w; or, if the nodes are new, run '%s --floor 0' once", ErrNoState, err, b.initCommand())
 		}
 	}
-	// If a node votes, another process is initialising the others, or a majority has lost everything, and the tokens
-	// that it accepted. It takes time to tell.
+	// If a node votes, either another process is initialising the others, or a majority has lost everything,
+	// including the tokens that it accepted. It takes time to find out which.
 	k.standalone.New = !slices.ContainsFunc(k.last, func(s NodeStatus) bool { return s.Report.Live != nil })
 	defer func() { k.standalone.New = false }()
 	// Another process may have put a join nonce on the nodes, and ended.
@@ -92,8 +92,8 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 	return nil
 }
 
-// remembers returns an error unless a server keeps its data on disk, so that it would know if it had voted
-// before it was restarted.
+// remembers returns an error unless a server keeps its data on disk. Otherwise it would not know after a
+// restart whether it has voted.
 func (b *Backend) remembers(ctx context.Context, node int, server string) error {
 	n := b.nodes[node].At(server)
 	info, err := n.Info(ctx)
@@ -140,8 +140,8 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 	}
 }
 
-// recoverStep takes the next step of the recovery of empty nodes. progressed says that the next one may have more to
-// do at once, and waiting has, for each empty node, why it does not vote yet.
+// recoverStep takes the next step of the recovery of empty nodes. progressed reports whether the next step may
+// have more to do at once. waiting says, for each empty node, why it does not vote yet.
 func (k *keeper) recoverStep(ctx context.Context, statuses []NodeStatus) (progressed bool, waiting map[int]error) {
 	nodes := make([]recovery.Node, len(statuses))
 	for i, s := range statuses {

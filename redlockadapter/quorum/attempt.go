@@ -209,10 +209,10 @@ func (a *Attempt) Renewed(node int, late bool) {
 	}
 }
 
-// End ends the attempt. It returns the nodes that get a release, and those of them that must refuse a late
-// copy of a request. A lease is released on every node that was asked, also on those that failed; an
-// attempt that was not granted on the nodes that may have accepted it. A node that refused a
-// raise still holds the lock for it.
+// End ends the attempt. It returns the nodes that get a release, and which of them must refuse a late copy
+// of a request. A lease is released on every node that was asked, including nodes that failed. An attempt
+// that was not granted is released on the nodes that may have accepted it. A node that refused a raise
+// still holds the lock for it.
 func (a *Attempt) End() (release, late Nodes) {
 	a.Ended = true
 	late = a.Unanswered | a.Renewing
