@@ -18,13 +18,13 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A call is an acquire or a release of one lock that waits for its answer.
+// call is an acquire or a release of one lock that waits for its answer.
 type call struct {
 	ctx      context.Context
 	resource fencing.Resource
 	attempt  string
 	acquire  acquisition
-	answer   chan answer // with room for it
+	answer   chan answer // buffered
 }
 
 // acquisition has the arguments of an acquire.
@@ -49,8 +49,8 @@ const (
 	batchesAtOnce = 4   // transactions at one time
 )
 
-// batches collects the calls that arrive while others are under way, and makes them in one transaction: a
-// commit and a message cost more than a lock.
+// batches collects the calls that arrive while others are in progress and makes them in one transaction,
+// because a commit and a message cost more than a lock.
 type batches struct {
 	run func(ctx context.Context, calls []*call)
 
@@ -82,8 +82,8 @@ func (b *batches) do(c *call) answer {
 	}
 }
 
-// drain runs batches until no calls wait, or all that do are for locks of a batch that runs: they would wait for its
-// rows.
+// drain runs batches until no call waits, or until all waiting calls are for locks of a running batch, whose rows
+// they would have to wait for.
 func (b *batches) drain() {
 	for {
 		calls := b.take()
@@ -126,7 +126,7 @@ func (b *batches) take() (calls []*call) {
 	return calls
 }
 
-// while returns a context that lasts until nobody waits for one of the calls.
+// while returns a context that ends when nobody waits for any of the calls.
 func while(calls []*call) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
 	var left atomic.Int64
@@ -158,8 +158,8 @@ func column[T any](calls []*call, value func(c *call) T) []T {
 func resourceOf(c *call) string { return string(c.resource) }
 func attemptOf(c *call) string  { return c.attempt }
 
-// A transaction that grants nothing does not wait until it is on disk: what a crash undoes is a place in the
-// queue, or a release, after which the lease expires. Tokens are on disk before anybody learns of them.
+// A transaction that grants nothing does not wait for the disk: a crash can undo only a place in the queue, or
+// a release, after which the lease expires. Tokens are on disk before a client gets them.
 const (
 	withoutDisk = "(SELECT set_config('synchronous_commit', CASE WHEN EXISTS (SELECT FROM a WHERE token IS NOT NULL) " +
 		"THEN current_setting('synchronous_commit') ELSE 'off' END, true) AS disk) d"
@@ -174,7 +174,7 @@ const (
 		"SELECT attempt, token, disk FROM " + withoutDisk + " LEFT JOIN a ON true"
 )
 
-// acquireOne acquires locks in a transaction of their own.
+// acquireOne acquires locks in their own transaction.
 func (b *Backend) acquireOne(ctx context.Context, resources []fencing.Resource, attempt string, r acquisition) answer {
 	a := answer{Attempt: attempt}
 	channel, _ := b.listener.channel()
@@ -186,8 +186,8 @@ func (b *Backend) acquireOne(ctx context.Context, resources []fencing.Resource, 
 	return a
 }
 
-// runAcquires makes acquires in one transaction. If the database refuses it, or a lock is busy in another
-// transaction, each is made alone.
+// runAcquires makes acquires in one transaction. If the database refuses the transaction, or a lock is busy
+// in another one, it makes each acquire alone.
 func (b *Backend) runAcquires(ctx context.Context, calls []*call) {
 	alone := func(c *call) {
 		c.answer <- b.acquireOne(c.ctx, []fencing.Resource{c.resource}, c.attempt, c.acquire)
@@ -221,7 +221,7 @@ func (b *Backend) runAcquires(ctx context.Context, calls []*call) {
 	}
 }
 
-// releaseOne releases locks in a transaction of their own.
+// releaseOne releases locks in their own transaction.
 func (b *Backend) releaseOne(ctx context.Context, resources []fencing.Resource, attempt string, remember bool) error {
 	if _, err := b.pool.Exec(ctx, "SELECT leased_release($1, $2, $3)", names(resources), attempt, remember); err != nil {
 		return failure(ctx, "release", resources[0], err)
@@ -254,7 +254,7 @@ func (b *Backend) runReleases(ctx context.Context, calls []*call) {
 		}
 		return
 	}
-	if err != nil { // the answer that is lost may have granted locks to waiters
+	if err != nil { // the lost answer may have granted locks to waiters
 		b.listener.wake("", fencing.None)
 	}
 	for attempt, token := range granted {
@@ -269,7 +269,7 @@ func (b *Backend) runReleases(ctx context.Context, calls []*call) {
 	}
 }
 
-// refused reports whether the database has undone a transaction because of one of its calls, or a lock.
+// refused reports whether the database has rolled back a transaction because of one of its calls, or a lock.
 func refused(err error) bool {
 	var (
 		e         *pgconn.PgError
@@ -278,8 +278,8 @@ func refused(err error) bool {
 	return errors.As(err, &e) && !errors.As(err, &noConnect) && !strings.HasPrefix(e.Code, "57P")
 }
 
-// grant returns the grant of an answer for a request that was sent at an instant, or an error. It also returns the time
-// until the present lease ends, negative if the attempt cannot be granted any more.
+// grant returns the grant in an answer to a request that was sent at the given instant, or an error. It also returns
+// the time until the current lease ends, which is negative if the attempt can no longer be granted.
 func (a answer) grant(resource fencing.Resource, sent engine.Instant, ttl time.Duration) (engine.Grant, time.Duration,
 	error) {
 	switch {

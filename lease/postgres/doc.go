@@ -9,8 +9,8 @@
 // are not supported.
 //
 // Tokens rise by 2^32 when the database is promoted, recovered to an earlier time or loaded
-// from a dump, because it may have forgotten grants. A copy of its files that is started
-// again after newer ones were used is not noticed: raise the tokens with leased_raise first.
+// from a dump, because it may have forgotten grants. It does not notice if it is started
+// from an older copy of its files: raise the tokens with leased_raise first.
 //
 // The rules are SQL functions, which any program can call (schema/*.sql; [DDL] returns
 // them): a lock, its token, the fence and the write can share one transaction.

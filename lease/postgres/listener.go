@@ -15,8 +15,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// listener wakes waiters by LISTEN, on a connection of its own while there are any. A
-// notification is a hint: waiters also ask by themselves.
+// listener wakes waiters with LISTEN, on its own connection, while there are any. A
+// notification is a hint: waiters also ask without one.
 type listener struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
@@ -53,8 +53,8 @@ func (l *listener) channel() (string, bool) {
 	return l.name, l.listening
 }
 
-// add returns a channel that receives the token of the attempt, or none when the attempt should ask
-// again. done ends that.
+// add returns a channel that receives the token of the attempt, or None when the attempt should ask
+// again. done removes the channel.
 func (l *listener) add(attempt string) (woken <-chan fencing.Token, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *listener) add(attempt string) (woken <-chan fencing.Token, done func())
 	}
 }
 
-// wake wakes one waiter, or all of them if the attempt is empty. The token is none if the waiter must ask
+// wake wakes one waiter, or all of them if the attempt is empty. The token is None if the waiter must ask
 // for it.
 func (l *listener) wake(attempt string, token fencing.Token) {
 	l.mu.Lock()
@@ -116,8 +116,8 @@ func (l *listener) run() {
 	}
 }
 
-// impossible reports whether notifications cannot arrive on these connections, in contrast to a
-// connection that was lost.
+// impossible reports whether notifications can never arrive on these connections, unlike after the
+// loss of a connection.
 func impossible(err error) bool {
 	var (
 		refused   *pgconn.PgError

@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// List returns the locks that are held, begin with prefix and come after a name, in the order
-// of their names, with their waiters. It returns up to 1,000 locks; no locks are the end.
+// List returns the held locks whose names begin with prefix and come after a given name, sorted
+// by name, with their waiters. It returns up to 1,000 locks, and none after the last one.
 func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource) (page []engine.Status, err error) {
 	rows, err := b.pool.Query(ctx, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
 		"leased_inspect(l.resource) WITH ORDINALITY i "+
@@ -40,8 +40,8 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 	return page, nil
 }
 
-// Renew extends the lease of this role with a token. Without a ttl it extends the lease by the TTL that it
-// has. It returns the TTL. metadata replaces that of the lease, unless it is nil.
+// Renew extends the lease of this role with this token by ttl, or by the TTL of the lease if ttl is 0. It
+// returns the TTL. metadata replaces the metadata of the lease, unless it is nil.
 func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fencing.Token, ttl time.Duration,
 	metadata map[string]string) (time.Duration, error) {
 	err := b.pool.QueryRow(ctx, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
@@ -57,7 +57,7 @@ func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fe
 	return ttl, nil
 }
 
-// Release ends the lease of this role with a token.
+// Release ends the lease of this role with this token.
 func (b *Backend) Release(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	return b.end(ctx, "release", resource, token,
 		"SELECT leased_release(i.resources, i.attempt) FROM leased_inspect($1) i WHERE i.token = $2 AND i.attempt IS NOT "+
@@ -96,8 +96,8 @@ func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.
 	return fencing.Token(raised), nil
 }
 
-// CloseLock takes a free lock for good: another lock service grants it from now on. It returns a
-// token above all tokens of the lock. Break opens the lock again.
+// CloseLock takes a free lock permanently, because another lock service grants it from now on. It
+// returns a token above all tokens of the lock. Break opens the lock again.
 func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	var token *int64
 	if err := b.pool.QueryRow(ctx, "SELECT leased_close($1)", string(resource)).Scan(&token); err != nil {

@@ -22,8 +22,8 @@ import (
 type session struct {
 	backend *Backend
 	config  engine.SessionConfig
-	// unanswered has the attempts of which a call was not answered: a copy of it may arrive
-	// after the release.
+	// unanswered has the attempts with a call that was not answered: a copy of the call may
+	// arrive after the release.
 	unanswered sync.Map
 }
 
@@ -87,7 +87,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		}
 		select {
 		case token := <-woken:
-			// The lease began after the request that was not granted. If that is long ago, ask what remains.
+			// The lease began after the request that was not granted. If that was long ago, ask how much remains.
 			if token.Valid() && s.config.Clock.Now().Since(sent) < s.config.TTL/4 {
 				return engine.Grant{Token: token, Mode: engine.Correctness, Sent: sent, Name: attempt}, nil
 			}
@@ -141,7 +141,7 @@ func names(resources []fencing.Resource) []string {
 	return texts
 }
 
-// Renew extends leases, and reports those that the database does not have any more to Lost.
+// Renew extends leases, and calls Lost for each lease that the database no longer has.
 func (s *session) Renew(ctx context.Context, held ...engine.Held) (extended []engine.Nonce, err error) {
 	return s.renew(ctx, s.config.TTL, nil, held...)
 }
