@@ -26,7 +26,7 @@ type acquisition struct {
 	request engine.Request
 	wait    time.Duration
 	session engine.SessionID // zero if the caller named none
-	mode    engine.Mode      // that served it last
+	mode    engine.Mode      // the one that served it last
 	queued  atomic.Bool
 	began   engine.Instant
 	trace   *tracing.Call // nil if the call is not traced

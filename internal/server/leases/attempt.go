@@ -11,14 +11,14 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// The length of the attempt of an acquire without a session.
+// Bounds on the length of the attempt of an acquire without a session.
 const (
 	minAttempt = 16
 	maxAttempt = 128
 )
 
-// singleID returns the id of the session of an acquire without one. Copies of the call with the
-// same attempt, by the same user, have the same id.
+// singleID returns the session id for an acquire that names no session. Copies of the call with
+// the same attempt, by the same user, get the same id.
 func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.SessionID {
 	if a.call.Attempt == "" {
 		return newMarkedID(mark)
@@ -29,7 +29,7 @@ func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.Session
 	return id
 }
 
-// repeatable reports whether the caller can repeat the call with one outcome.
+// repeatable reports whether copies of the call have one outcome.
 func (a *acquisition) repeatable() bool { return a.call.SessionId != "" || a.call.Attempt != "" }
 
 // repeated returns the answer of an earlier copy of a call in efficiency mode, nil if there is

@@ -102,10 +102,11 @@ func waitOver(ctx, caller context.Context, err error) error {
 	return err
 }
 
-// endWait ends an attempt that has waited long enough, before the answer: nobody would know
-// of a later grant. Another copy of the attempt may have been granted meanwhile. Then endWait
-// returns its grant, because only the copies of the attempt together know who wants it. Only
-// the log knows which came first, so it decides, as for an attempt that never waited.
+// endWait ends an attempt that has waited long enough. It does so before the answer, because
+// the caller would not learn of a later grant. It repeats the attempt without waiting, and
+// the order in the log decides. If another copy of the attempt was granted meanwhile,
+// endWait returns that grant, because this copy does not know whether the other one still
+// wants it.
 func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held error) (engine.Grant, error) {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
 	defer cancel()

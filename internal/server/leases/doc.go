@@ -1,9 +1,10 @@
 // Package leases implements the calls of leased.v1.LeaseService that acquire, renew
 // and release leases, in both modes.
 //
-// It keeps leases in efficiency mode only as a cache of those on the Redis nodes, so that
-// any member serves the next call. It keeps no sessions of correctness mode: each call finds
-// its session in the Raft machine, and a stream has a raftstore.Session for each of its own.
+// For efficiency mode it keeps only a cache of the leases on the Redis nodes, so any member
+// can serve the next call. For correctness mode it keeps no sessions: each call finds its
+// session in the Raft machine, and a stream has a raftstore.Session for each session that it
+// uses.
 //
 // Files, in reading order:
 //

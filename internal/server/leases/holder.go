@@ -89,7 +89,7 @@ func (s *Service) update(ctx context.Context, found *raftstore.Session, held eng
 	return found.Update(ctx, held)
 }
 
-// expires returns when a lease ends that was extended by ttl at a time, for people.
+// expires returns, for display, when a lease ends that was extended by ttl at an instant.
 func expires(at engine.Instant, ttl time.Duration) string {
 	return at.Time().Add(ttl).UTC().Format(time.RFC3339Nano)
 }

@@ -12,14 +12,14 @@ import (
 // nodes at each renewal.
 const maxKnown = 1 << 16
 
-// knownLeases has the leases in efficiency mode of which this member knows that they
-// were granted: it granted them on this stream, or has found them on the Redis nodes.
+// knownLeases has the leases in efficiency mode that this member knows were granted: it
+// granted them on this stream, or has found them on the Redis nodes.
 type knownLeases struct {
 	mu     sync.Mutex
 	byName map[string]knownLease
 }
 
-// knownLease is what a renewal must not change.
+// knownLease has the parts of a lease that a renewal must not change.
 type knownLease struct {
 	token fencing.Token
 	locks []fencing.Resource
@@ -33,7 +33,7 @@ func (k *knownLeases) has(held *engine.Held) bool {
 	return ok && l.token == held.Token && sameLocks(l.locks, held.Resources)
 }
 
-// add remembers a lease, in place of any other one if there are too many.
+// add remembers a lease. If there are too many, it replaces an arbitrary one.
 func (k *knownLeases) add(held *engine.Held) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

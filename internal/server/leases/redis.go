@@ -91,7 +91,7 @@ func (l redisLeases) release(ctx context.Context, held engine.Held) error {
 	return err
 }
 
-// end ends a lease without an entry in the observe.
+// end ends a lease and does not record that in the history.
 func (l redisLeases) end(ctx context.Context, held engine.Held) error {
 	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
@@ -169,8 +169,8 @@ func (l redisLeases) renewed(err error) {
 	}
 }
 
-// onlyLoss reduces an error that reports a lost lease to that: the cause of the
-// loss may match errors of an acquire, such as engine.ErrModeMismatch.
+// onlyLoss reduces an error that reports a lost lease to the loss, because its cause
+// may match errors of an acquire, such as engine.ErrModeMismatch.
 func onlyLoss(err error) error {
 	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken, engine.ErrLost} {
 		if errors.Is(err, kind) {

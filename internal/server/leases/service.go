@@ -23,8 +23,8 @@ import (
 // cleanupTimeout bounds the cleanup for a caller that is gone.
 const cleanupTimeout = 5 * time.Second
 
-// Service implements the calls of leased.v1.LeaseService on sessions and leases. Its errors
-// are those of package engine; the caller encodes them.
+// Service implements the calls of leased.v1.LeaseService on sessions and leases. It returns
+// errors of package engine; the caller encodes them.
 type Service struct {
 	chain    *calls.Chain
 	router   *routing.Router
@@ -36,8 +36,9 @@ type Service struct {
 	redis    redisLeases
 }
 
-// New returns a Service behind a chain. The operations of session streams pass the chain one
-// by one. The recorder hears of the leases in efficiency mode that this member serves.
+// New returns a Service behind a chain. The operations of session streams pass the chain one by
+// one. The Service reports the leases in efficiency mode that this member serves to the
+// recorder.
 func New(chain *calls.Chain, recorder *observe.Recorder, signing Signing) *Service {
 	s := &Service{chain: chain, router: chain.Router, limits: chain.Limits, metrics: chain.Metrics, recorder: recorder,
 		signing: signing}

@@ -18,8 +18,8 @@ var (
 	// singleMark marks a session that was opened for one lease. It is closed when
 	// the lease is released.
 	singleMark = [4]byte{'o', 'n', 'e', 0}
-	// redisMark marks the id under which a lease in efficiency mode is known that
-	// was acquired without a session. There is no such session.
+	// redisMark marks the session id of a lease in efficiency mode that was acquired
+	// without a session. No session has this id.
 	redisMark = [4]byte{'e', 'f', 'f', 0}
 )
 
@@ -79,7 +79,7 @@ func (s *Service) sessionConfig(ctx context.Context, id engine.SessionID,
 	return engine.SessionConfig{ID: id, User: auth.UserName(ctx), Clock: s.router.Clock, Lost: lost}, nil
 }
 
-// chooseNonce chooses a nonce for a caller that gave none. The session does not use it now.
+// chooseNonce chooses a nonce that the session does not use, for a caller that gave none.
 func (s *Service) chooseNonce(session *raftstore.Session) (engine.Nonce, error) {
 	generation := s.router.Node.Status().Generation
 	for {
@@ -93,10 +93,10 @@ func (s *Service) chooseNonce(session *raftstore.Session) (engine.Nonce, error) 
 // maxChosen bounds the sessions whose last chosen nonce is remembered.
 const maxChosen = 1 << 16
 
-// nonces chooses nonces, none of them twice for one session: the second attempt would get the
-// grant of the first. Each leader has a range of its own, because it does not know which nonces
-// earlier leaders chose. The nonces of one session are consecutive, except after it was
-// forgotten, because the machine stores them as ranges. The zero value is ready for use.
+// nonces chooses nonces. It chooses none of them twice for one session, because the second
+// attempt would get the grant of the first. Each leader has its own range, because it does not
+// know which nonces earlier leaders chose. The nonces of one session are consecutive, unless it
+// was forgotten, because the machine stores them as ranges. The zero value is ready for use.
 type nonces struct {
 	mu    sync.Mutex
 	last  map[engine.SessionID]engine.Nonce

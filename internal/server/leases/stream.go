@@ -19,9 +19,9 @@ type attempt struct {
 	nonce   engine.Nonce
 }
 
-// stream is the session stream of one client. Its operations run concurrently: those in
-// correctness mode without a goroutine of their own, because the Raft log answers many of
-// them at once. Answers that are ready while a message is being sent share the next message.
+// stream is the session stream of one client. Its operations run concurrently. Operations
+// in correctness mode have no goroutine, because the Raft log answers many of them at once.
+// Answers that are ready while a message is being sent share the next message.
 type stream struct {
 	service *Service
 	account *limits.Account
@@ -98,8 +98,8 @@ func (st *stream) receive(server pb.LeaseService_SessionServer) {
 	}
 }
 
-// flush proposes the operations that were started, and sends the answers of those that were
-// refused at once.
+// flush proposes the operations that were started, and sends the answers of operations that
+// were refused immediately.
 func (st *stream) flush() {
 	st.service.router.Raft.Flush()
 	st.wakeSender()

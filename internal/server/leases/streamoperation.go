@@ -40,8 +40,8 @@ func (st *stream) newOperation(op *pb.Operation) *operation {
 	return o
 }
 
-// begin starts an acquire or a release in correctness mode, which needs no goroutine of its
-// own. It returns false for any other operation: the caller then calls run on a goroutine.
+// begin starts an acquire or a release in correctness mode, which needs no goroutine. It
+// returns false for any other operation: the caller then calls run on a goroutine.
 func (o *operation) begin() bool {
 	st := o.stream
 	switch call := o.op.Call.(type) {

@@ -16,8 +16,8 @@ const (
 	// maxOperations bounds the operations of one stream whose answers were not sent.
 	// Beyond it the service reads nothing from the client, which slows the client down.
 	maxOperations = 1 << 16
-	// maxWaiting bounds those that wait for a lock, so that a client that waits for
-	// many locks can still renew its leases.
+	// maxWaiting bounds the operations that wait for a lock, so that a client that waits
+	// for many locks can still renew its leases.
 	maxWaiting = maxOperations / 2
 	// maxNotices bounds the notices that were not sent.
 	maxNotices = 1 << 16
@@ -28,7 +28,8 @@ const (
 // errNotices ends the stream of a client that does not read its notices.
 var errNotices = fmt.Errorf("%w; it has %d unread notices", limits.ErrSlow, maxNotices)
 
-// queue is what the client has not been sent yet. The stream's mu guards it.
+// queue has the answers and notices that the client has not been sent yet. The stream's mu
+// guards it.
 type queue struct {
 	ended   []*operation
 	notices []*pb.Notice
@@ -58,7 +59,7 @@ func (q *queue) close(mu *sync.Mutex) {
 	}
 }
 
-// take removes the next message from the queue, as far as the operations have ended.
+// take removes the contents of the next message from the queue.
 func (q *queue) take() (ended []*operation, notices []*pb.Notice) {
 	ended, q.ended = split(q.ended)
 	notices, q.notices = split(q.notices)
@@ -73,8 +74,8 @@ func split[T any](list []T) (first, others []T) {
 	return list[:maxAnswers:maxAnswers], list[maxAnswers:]
 }
 
-// send writes messages until the stream ends, also empty ones, which show the client that
-// this member is alive. The slots of the answers are free when the client has received the
+// send writes messages until the stream ends. Empty messages show the client that this
+// member is alive. The slots of the answers are free when the client has received the
 // message, as far as flow control shows.
 func (st *stream) send(server pb.LeaseService_SessionServer) {
 	alive := time.NewTicker(clientcore.HeartbeatInterval)

@@ -82,8 +82,7 @@ func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, tt
 	})
 }
 
-// renewInRedis extends leases, and answers with those that were extended and those that were
-// not.
+// renewInRedis extends leases, and answers which of them were extended and which were not.
 func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
 	held := make([]engine.Held, len(leases))
 	for i, l := range leases {
@@ -114,9 +113,9 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 	return nil
 }
 
-// renewGranted extends those leases that were granted, and returns an error for each
-// lease. The Redis nodes cannot check that: a node that lost its state takes back any
-// lease whose token is high enough, so an invented lease would become a grant.
+// renewGranted extends the leases that were granted, and returns an error for each lease.
+// The Redis nodes cannot check that a lease was granted: a node that lost its state takes
+// back any lease whose token is high enough, so an invented lease would become a grant.
 func (st *stream) renewGranted(held []engine.Held) []error {
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup
@@ -246,7 +245,7 @@ func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.Held
 	return held, nil
 }
 
-// checkLimits checks a renewal as the acquire was checked: it writes the same to the
+// checkLimits checks a renewal like an acquire, because it writes the same data to the
 // Redis nodes.
 func (s *Service) checkLimits(held *engine.Held) error {
 	if err := s.limits.CheckTTL(held.TTL); err != nil {

@@ -20,9 +20,9 @@ func (st *stream) session(id engine.SessionID) (*raftstore.Session, error) {
 	return nil, fmt.Errorf("%w: session %s is not open on this stream; open or attach it first", engine.ErrInvalid, id)
 }
 
-// sessionToEnd is session for an operation that ends something. If there is no such
-// session at all, the error matches engine.ErrExpired: another copy of the
-// operation may have closed it.
+// sessionToEnd is like session, for an operation that ends something. If the session
+// does not exist, the error matches engine.ErrExpired: another copy of the operation
+// may have closed it.
 func (st *stream) sessionToEnd(id engine.SessionID) (*raftstore.Session, error) {
 	s, err := st.session(id)
 	if err == nil {
@@ -67,10 +67,10 @@ func (st *stream) lostOf(id engine.SessionID) func(engine.Nonce, error) {
 	return func(nonce engine.Nonce, err error) { st.notify(id, nonce, err) }
 }
 
-// add makes a session available to the operations of the stream. A stream uses only the
-// incarnation of a session that it met first. A late copy of the request that opened the
-// session may open another incarnation after the end of the first, and must not hide that end
-// from the client.
+// add makes a session available to the operations of the stream. A stream uses only the first
+// incarnation of a session that it saw. A late copy of the request that opened the session may
+// open another incarnation after the end of the first, and must not hide that end from the
+// client.
 func (st *stream) add(s *raftstore.Session) error {
 	st.mu.Lock()
 	known := st.sessions[s.ID()]
@@ -87,7 +87,7 @@ func (st *stream) add(s *raftstore.Session) error {
 	return nil
 }
 
-// detach ends the notices of all sessions when the stream ends.
+// detach stops the notices of all sessions when the stream ends.
 func (st *stream) detach() {
 	st.mu.Lock()
 	sessions := st.sessions

@@ -13,7 +13,7 @@
 //   - series.go: the time of any token, from few samples; file.go: the file that keeps
 //     them across restarts.
 //   - subscription.go: how the Recorder wakes watches.
-//   - service.go: [Service]; go and list.go: History, ReportRefusal and List.
+//   - service.go: [Service]; history.go and list.go: History, ReportRefusal and List.
 //   - watch.go: Watch, for one lock or a prefix, in both modes; events.go: the events that
 //     lead from one status of a lock to the next.
 //   - overview.go: Overview, what one caller sees of a scan; scan.go: the scan of all locks,

@@ -72,9 +72,9 @@ func (v *view) update(ctx context.Context, now engine.Status, asked engine.Insta
 	v.seen[now.Resource], v.askedAt[now.Resource] = now, asked
 }
 
-// record adds an event of a lock in efficiency mode to its  The Hub reports those
-// in correctness mode. A state that the watch begins with is no event, unless its time is
-// known.
+// record adds an event of a lock in efficiency mode to its history. The Recorder sees
+// events in correctness mode itself. A state that the watch begins with is not an event,
+// unless its time is known.
 func (v *view) record(now engine.Status, kind Kind, p *engine.Party) {
 	if now.Mode != engine.Efficiency {
 		return

@@ -22,16 +22,16 @@ const (
 	saveInterval = time.Minute
 )
 
-// times is the content of the file: the samples of a Recorder. The file is only for
-// people: without it, a member does not know since when old leases are held.
+// times is the content of the file: the samples of a Recorder. The file serves only for
+// display: without it, a member does not know since when old leases have been held.
 type times struct {
 	Version uint64     `json:"version"`
 	Tokens  [][4]int64 `json:"tokens"` // start and end in milliseconds, first and last token
 	Orders  [][4]int64 `json:"orders"`
 }
 
-// Load reads the samples of an earlier process from a file, if there is one. Call it
-// before the node is opened. An empty path is no file.
+// Load reads the samples of an earlier process from a file, if there is one. Call it before
+// the node is opened. An empty path means no file.
 func (r *Recorder) Load(path string) error {
 	if path == "" {
 		return nil
@@ -60,7 +60,7 @@ func (r *Recorder) Load(path string) error {
 	return nil
 }
 
-// Save writes the samples to a file, unless they are those of the last call.
+// Save writes the samples to a file, unless they have not changed since the last call.
 func (r *Recorder) Save(path string) error {
 	r.mu.Lock()
 	text, err := json.Marshal(times{Version: FileVersion, Tokens: r.tokens.rows(), Orders: r.orders.rows()})
@@ -83,7 +83,7 @@ func (r *Recorder) Save(path string) error {
 	return nil
 }
 
-// KeepSaved saves the samples once a minute, and when ctx ends. An empty path is no file.
+// KeepSaved saves the samples once a minute, and when ctx ends. An empty path means no file.
 func (r *Recorder) KeepSaved(ctx context.Context, path string, logger *slog.Logger) {
 	if path == "" {
 		return

@@ -50,7 +50,7 @@ func (s *Service) LocalHistory(ctx context.Context, r *pb.HistoryRequest) (*pb.H
 	for i := range refusals {
 		list = append(list, fromRefusal(ctx, name, &refusals[i]))
 	}
-	slices.Reverse(list) // so that of events at the same time the later one is first
+	slices.Reverse(list) // so the later of two events at the same time comes first
 	slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(b.at, a.at) })
 	response := &pb.HistoryResponse{Since: timeText(s.recorder.start()), Truncated: truncated || len(list) > limit}
 	for _, e := range list[:min(limit, len(list))] {

@@ -30,7 +30,7 @@ func byAge(a, b *row) int {
 	if a.holders == 0 || b.holders == 0 {
 		return cmp.Compare(min(b.holders, 1), min(a.holders, 1))
 	}
-	// Of grants within the same second, the token tells which came first.
+	// Among grants within the same second, the token shows which came first.
 	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.oldest, b.oldest))
 }
 

@@ -11,8 +11,8 @@ type rate struct {
 	current, earlier uint32
 }
 
-// add counts an event. Times that go back a little count in the current window. Times that
-// go back further are those of another leader, whose clock was not ahead.
+// add counts an event. A time that is a little earlier counts in the current window. A time
+// that is much earlier comes from another leader: the clock of the last one was ahead.
 func (r *rate) add(at time.Time) {
 	r.move(at.UnixNano() / int64(rateWindow))
 	r.current++
@@ -28,7 +28,7 @@ func (r *rate) move(window int64) {
 }
 
 // perSecond returns the rate of the last rateWindow. The events of the earlier window count
-// for the part of it that lies in that time.
+// in proportion to the part of it that lies in that time.
 func (r rate) perSecond(now time.Time) float64 {
 	nanos := now.UnixNano()
 	r.move(nanos / int64(rateWindow))

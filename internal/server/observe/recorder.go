@@ -13,8 +13,8 @@ import (
 )
 
 // Recorder remembers recent events of locks, and when tokens were granted, and wakes
-// watches. It follows the Raft machine of its member, so that the next leader knows as much
-// as the last one. It hears of locks in efficiency mode only what others tell it.
+// watches. It follows the Raft machine of its member, so the next leader knows as much as
+// the last one. About locks in efficiency mode it knows only the events that others add.
 type Recorder struct {
 	clock            engine.Clock
 	events, refusals *timeline
@@ -112,9 +112,9 @@ func (r *Recorder) sample(entry raftstore.Entry, at time.Time, events []machine.
 	}
 }
 
-// Restored forgets the events of all locks: those before the snapshot may belong to another
-// history, and those until now are unknown. It records the end of the leases that the new
-// state does not have. Tokens only grow, so that their times stay valid.
+// Restored forgets the events of all locks: events before the snapshot may belong to
+// another history, and events until now are unknown. It records the end of the leases that
+// the new state does not have. Tokens only grow, so their times stay valid.
 func (r *Recorder) Restored(m *machine.Machine) {
 	now := r.clock.Now().Time()
 	ended := map[fencing.Resource][]event{}

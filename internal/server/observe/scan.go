@@ -16,8 +16,8 @@ import (
 const (
 	// scanInterval is the shortest time between two scans.
 	scanInterval = 500 * time.Millisecond
-	// redisInterval is the shortest time between two lists of the Redis nodes. A list that
-	// nobody has replaced for outdated after it was due is not shown any more.
+	// redisInterval is the shortest time between two lists of the Redis nodes. A list is no
+	// longer shown if it is not replaced within outdated after that.
 	redisInterval, outdated = time.Second, 3 * time.Second
 	// redisTimeout bounds a list of the Redis nodes, and firstList the time for which a
 	// scan waits if there is none.
@@ -44,7 +44,7 @@ type row struct {
 
 func (r *row) inUse() bool { return r.holders+r.waiters > 0 }
 
-// scan has all locks in use, and those with grants or refused writes, by name. It is
+// scan has all locks in use, and all locks with grants or refused writes, by name. It is
 // immutable.
 type scan struct {
 	rows    []row
@@ -62,8 +62,8 @@ type redisList struct {
 	missing string
 }
 
-// scan returns the last scan, or a new one if that is due. All callers share it. The more
-// a scan costs, the rarer it is.
+// scan returns the last scan, or a new one if that is due. All callers share it. Expensive
+// scans are rarer.
 func (s *Service) scan() *scan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Service) scanAll() *scan {
 
 // redisNow returns the last list of the locks in efficiency mode, and starts a new one if
 // that is due. Only the first call, and the first one after a time without viewers, waits for
-// it: otherwise nodes that do not answer delay no scan.
+// it, so nodes that do not answer do not delay other scans.
 func (s *Service) redisNow() redisList {
 	s.redisMu.Lock()
 	defer s.redisMu.Unlock()

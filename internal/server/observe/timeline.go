@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxEvents and maxRefusals are the numbers of events of one lock, 64 together.
-	// Refused writes are counted apart, so that a writer that was refused many times
-	// does not displace the grants that explain why.
+	// maxEvents and maxRefusals are the numbers of events of one lock, 64 together. Refused
+	// writes are counted separately, so a writer that was refused many times does not displace
+	// the grants that explain why.
 	maxEvents, maxRefusals = 48, 16
 	// maxBytes bounds the memory of the events of all locks, as accounted by their costs, and
-	// maxRefusalBytes that of the refusals. Any caller may report refusals for many locks:
-	// they displace other refusals, and no events.
+	// maxRefusalBytes bounds the memory of the refusals. Any caller may report refusals for many
+	// locks: they displace other refusals, but no events.
 	maxBytes, maxRefusalBytes = 16 << 20, 4 << 20
 	// shards is the number of parts with a lock each, so that a reader of all locks never
 	// holds up the Raft machine for long.
@@ -117,13 +117,14 @@ type shard struct {
 	dropped        bool
 }
 
-// timeline has the records of all locks. A Recorder has one of events and one of refusals.
+// timeline has the records of all locks. A Recorder has one for events and one for
+// refusals.
 type timeline struct {
 	seed   maphash.Seed
 	shards [shards]shard
 }
 
-// newTimeline returns an empty timeline with a bound of its memory.
+// newTimeline returns an empty timeline that uses at most this much memory.
 func newTimeline(bytes int) *timeline {
 	t := &timeline{seed: maphash.MakeSeed()}
 	for i := range t.shards {
@@ -205,7 +206,7 @@ func (t *timeline) add(name fencing.Resource, e *event, at time.Time, onlyNew bo
 		holder, user = strings.Clone(holder), strings.Clone(user)
 	}
 	if len(r.events) == maxEvents {
-		const dropped = maxEvents / 4 // at once, so that the rest is rarely moved
+		const dropped = maxEvents / 4 // at once, so the rest is rarely moved
 		for i := range r.events[:dropped] {
 			s.bytes -= r.events[i].texts()
 		}

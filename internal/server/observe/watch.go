@@ -88,8 +88,8 @@ func (v *view) watchInRedis(ctx context.Context, name fencing.Resource, backend 
 	}
 }
 
-// inspect reports the changes of a lock in efficiency mode. Nodes that do not answer are no
-// error: the next call tries again.
+// inspect reports the changes of a lock in efficiency mode. Nodes that do not answer are
+// not an error: the next call tries again.
 func (v *view) inspect(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
 	asked := v.router.Clock.Now()
 	status, err := backend.Inspect(ctx, name)
