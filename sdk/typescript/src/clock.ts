@@ -1,6 +1,6 @@
 /**
- * A moment on two clocks. There is no clock in JavaScript that is sure to count the time for which a machine is
- * suspended, so a holder takes the one that counts more.
+ * A moment on two clocks. No clock in JavaScript is sure to count the time while a machine is suspended, so a
+ * holder uses the one that counts more.
  */
 export class Instant {
   private readonly monotonic = performance.now();

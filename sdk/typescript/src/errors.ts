@@ -1,4 +1,4 @@
-/** An error of the lock service, or of a fence. `code` is that of docs/API.md; `hint` says what to do. */
+/** An error of the lock service, or of a fence. docs/API.md lists the values of `code`; `hint` says what to do. */
 export class LeasedError extends Error {
   override name = "LeasedError";
   constructor(

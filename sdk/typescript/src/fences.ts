@@ -1,4 +1,4 @@
-/** Fences: the check of a token in the same atomic step as the write. The marks are those of the gates of leased in all languages. */
+/** Fences: the check of a token in the same atomic step as the write. All gates of leased, in any language, use the same marks. */
 import { createHash } from "node:crypto";
 
 import { LeasedError, StaleToken, Uncertain } from "./errors.js";

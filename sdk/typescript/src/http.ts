@@ -24,7 +24,7 @@ export class Memory implements Marks {
   }
 }
 
-/** Returns the resource that a request writes to, or undefined for one that is not gated. Two requests that can change the same data must have the same. */
+/** Returns the resource that a request writes to, or undefined for one that is not gated. Two requests that can change the same data must have the same resource. */
 export type ResourceFunc = (request: IncomingMessage) => string | undefined;
 
 const reads = ["GET", "HEAD", "OPTIONS", "TRACE"];

@@ -21,7 +21,7 @@ export interface ClientOptions {
   holder?: string;
   /** The TTL of leases in milliseconds. Default: 10,000. */
   ttl?: number;
-  /** For TLS with client certificates, a fetch with a dispatcher of its own. */
+  /** For TLS with client certificates, a fetch with its own dispatcher. */
   fetch?: typeof globalThis.fetch;
 }
 
@@ -58,10 +58,10 @@ class KeepAlive {
   readonly leases = new Set<Lease>();
   nonce = 0;
   busy = false; // a renewal is under way
-  doubt = false; // a lease may be lost: the next renewal tells
+  doubt = false; // a lease may be lost: the next renewal shows it
   watch: AbortController | undefined; // ends the stream that reports losses
 
-  /** `renewed` is from when the TTL counts: before the request was sent. */
+  /** `renewed` is when the TTL begins: before the request was sent. */
   constructor(
     readonly name: Answer,
     readonly ttl: number,
@@ -82,7 +82,7 @@ class KeepAlive {
     return this.doubt ? 0 : this.ttl / 3 - this.renewed.elapsed();
   }
 
-  /** How long one member may take to answer, so that another one can be asked. */
+  /** How long one member may take to answer before another one is asked. */
   limit(): number {
     return Math.max(1000, this.ttl / 3);
   }
@@ -264,7 +264,7 @@ export class LockManager implements AsyncDisposable {
         if (error instanceof ModeMismatch) this.modes.delete(name); // it has changed
         else if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
         else if (error instanceof LeaseLost) {
-          this.retire(session); // the next renewal tells whether it is gone
+          this.retire(session); // the next renewal shows whether it is gone
           session = undefined;
         } else {
           doubt ||= error instanceof Uncertain || !(error instanceof LeasedError);
@@ -421,7 +421,7 @@ export class LockManager implements AsyncDisposable {
     this.timer.unref();
   }
 
-  /** Renews and expires. It waits for no call, so that no deadline does. */
+  /** Renews leases and ends expired ones. It waits for no call, so no deadline does. */
   private step(): void {
     const current = new Set(this.sessions.values());
     for (const k of this.kept) {
@@ -440,7 +440,7 @@ export class LockManager implements AsyncDisposable {
     this.schedule();
   }
 
-  /** Makes a call that ends something, until it is served or nothing keeps it alive any more. */
+  /** Repeats a call that ends something, until it is served or what it ends has expired. */
   private async discard({ kept, method, body }: Ending): Promise<void> {
     const began = new Instant();
     for (let failures = 1; ; failures++) {
@@ -454,7 +454,7 @@ export class LockManager implements AsyncDisposable {
     }
   }
 
-  /** Renews a session or a lease, again and again until a member answers or it has ended. */
+  /** Renews a session or a lease repeatedly, until a member answers or it has ended. */
   private async renew(kept: KeepAlive): Promise<void> {
     kept.busy = true;
     try {
@@ -477,7 +477,7 @@ export class LockManager implements AsyncDisposable {
     }
   }
 
-  /** Watches a session for losses, each of which is confirmed by a renewal. Without a stream, renewals tell of losses later. */
+  /** Watches a session for losses, each of which is confirmed by a renewal. Without a stream, renewals report losses later. */
   private async watch(kept: KeepAlive, { signal }: AbortController): Promise<void> {
     const doubt = (): void => {
       kept.doubt = true;
@@ -492,7 +492,7 @@ export class LockManager implements AsyncDisposable {
       try {
         await this.transport.call("watch-session", kept.name, silence, signal, told);
       } catch (error) {
-        if (error instanceof LeaseLost) doubt(); // else such as another leader
+        if (error instanceof LeaseLost) doubt(); // other errors, such as another leader, say nothing
       }
       await pause(backoff(6), signal, true).catch(() => undefined);
     }
@@ -502,7 +502,7 @@ export class LockManager implements AsyncDisposable {
   /** Extends the leases that a renewal names. The others were lost. */
   private extend(kept: KeepAlive, leases: readonly Lease[], sent: Instant, answer: Answer): void {
     const tokens = new Set((answer["tokens"] as unknown[] | undefined ?? []).map(Number));
-    if (kept.left() > 0) kept.renewed = sent; // what has expired for its holder stays so
+    if (kept.left() > 0) kept.renewed = sent; // a lease that has expired for its holder stays expired
     for (const lease of leases) {
       if (tokens.has(lease.token)) continue;
       this.leave(lease);

@@ -8,7 +8,7 @@ const unsent = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETU
 /** Parts of the codes of errors of a certificate, for which no request was sent either. */
 const untrusted = ["CERT_", "SELF_SIGNED", "UNABLE_TO_", "ERR_TLS_"];
 
-/** Calls the service at one of its members. A member that fails is left for the next one, a follower for the leader. */
+/** Calls the service at one of its members. Calls leave a member that fails for the next one, and a follower for the leader. */
 export class Transport {
   private current = 0;
 
@@ -30,7 +30,7 @@ export class Transport {
       const at = this.current;
       const endpoint = this.endpoints[at % this.endpoints.length] ?? "";
       const leave = (): void => {
-        if (this.current === at) this.current++; // of many calls that fail together, one counts
+        if (this.current === at) this.current++; // if many calls fail together, only one counts
       };
       const ends = new AbortController();
       const timer = setTimeout(() => ends.abort(new Error(`no answer within ${Math.ceil(limit)} ms`)), Math.ceil(limit));

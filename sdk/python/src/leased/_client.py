@@ -144,7 +144,7 @@ class Client:
             return None
 
     def locked(self, names: Names, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
-        """Return a decorator for jobs: a function that others run already returns None at once."""
+        """Return a decorator for jobs: the function returns None at once if another caller runs it."""
         def decorate(job: Callable[P, R]) -> Callable[P, R | None]:
             @functools.wraps(job)
             def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -157,7 +157,7 @@ class Client:
         return decorate
 
     def elect(self, name: str, *, ttl: float | None = None) -> Iterator[Lease]:
-        """Campaign for leadership again and again. Each turn ends with the body of the loop:
+        """Campaign for leadership repeatedly. Each turn ends with the body of the loop:
 
             for lease in client.elect("leader"):
                 while not lease.lost.wait(1):
@@ -223,13 +223,13 @@ class Client:
             return result
 
     def _spawn(self, steps: Steps[None]) -> threading.Thread:
-        """Run a generator of the core beside the caller."""
+        """Run a generator of the core in the background."""
         thread = threading.Thread(target=self._run, args=(steps,), name="leased call", daemon=True)
         thread.start()
         return thread
 
     def _keep_alive(self) -> None:
-        """Renew leases and end expired ones. It makes no calls itself, so that no deadline waits for one."""
+        """Renew leases and end expired ones. It makes no calls itself, so no deadline waits for one."""
         while not self._core.closed:
             todo, watches, pause = self._core.step()
             for steps in todo:

@@ -31,7 +31,7 @@ SILENCE = 10.0  # seconds without a line until a stream counts as broken; the se
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the service, and the seconds until its answer, or the next line of a stream, counts as lost.
+    """A call of the service, and the seconds after which its answer, or the next line of a stream, counts as lost.
 
     Lines of a stream are passed to each. A line with an error ends the call.
     """
@@ -74,7 +74,7 @@ class KeepAlive:
         return 0.0 if self.doubt else self.ttl / 3 - self.renewed.elapsed()
 
     def limit(self) -> float:
-        """Return how long one member may take to answer, so that another one can be asked."""
+        """Return how long one member may take to answer before another one is asked."""
         return max(1.0, self.ttl / 3)
 
     def end(self) -> Call:
@@ -382,7 +382,7 @@ class Core:
         return todo, watches, max(0.0, pause)
 
     def _renew(self, kept: KeepAlive) -> Steps[None]:
-        """Renew a session or a lease, again and again until a member answers or it has ended."""
+        """Renew a session or a lease repeatedly, until a member answers or it has ended."""
         failures = 0
         try:
             while kept in self.kept and kept.left() > 0:
@@ -432,7 +432,7 @@ class Core:
         """Extend the leases that a renewal names. The others were lost."""
         missing = [grant for grant in grants if grant.token not in tokens]
         with self.lock:
-            if kept.left() > 0:  # what has expired for its holder stays so
+            if kept.left() > 0:  # a lease that has expired for its holder stays expired
                 kept.renewed = sent
             for grant in missing:
                 self._leave(grant)
@@ -449,7 +449,7 @@ class Core:
             grant.end(cause)
 
     def _discard(self, kept: KeepAlive, call: Call) -> Steps[None]:
-        """Make a call that ends something, until it is served or nothing keeps it alive any more."""
+        """Repeat a call that ends something, until it is served or what it ends has expired."""
         began = Instant.now()
         failures = 0
         while True:
@@ -465,7 +465,7 @@ class Core:
             yield _pause(failures)
 
     def close(self) -> list[Steps[None]]:
-        """End everything. Return the calls for it, to be run side by side."""
+        """End everything. Return the calls for it, to be run concurrently."""
         with self.lock:
             self.closed = True
             kept, self.kept, self.sessions = list(self.kept), set(), {}

@@ -33,7 +33,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The members of a service. A member that fails is left for the next one, a follower for the leader."""
+    """The members of a service. Calls leave a member that fails for the next one, and a follower for the leader."""
 
     def __init__(self, urls: str | Sequence[str]) -> None:
         self.all = [Endpoint(url) for url in ([urls] if isinstance(urls, str) else urls)]
@@ -46,7 +46,7 @@ class Endpoints:
         return self.all[self.current % len(self.all)]
 
     def leave(self, endpoint: Endpoint) -> None:
-        """Do not call a member next. Of many calls that fail together, one counts."""
+        """Do not call this member next. If many calls fail together, only one counts."""
         current = self.current
         if self.all[current % len(self.all)] is endpoint:
             self.current = current + 1

@@ -58,7 +58,7 @@ class Lease(Fenced):
         await self._client._run(self._client._core.describe(self._grant, metadata))
 
     async def release(self) -> None:
-        """Release the lock. Releasing twice has no effect. A cancelled release goes on in the background."""
+        """Release the lock. Releasing twice has no effect. A cancelled release continues in the background."""
         await self._client._run(self._client._core.release(self._grant))
 
     async def __aenter__(self) -> Lease:
@@ -74,7 +74,7 @@ class Lease(Fenced):
 
 
 class Lock:
-    """A lock to be taken: an asynchronous context manager. Tasks may share it; each has a lease of its own."""
+    """A lock to be taken: an asynchronous context manager. Tasks may share it; each gets its own lease."""
 
     def __init__(self, client: Client, wanted: Wanted) -> None:
         self._client = client
@@ -134,7 +134,7 @@ class Client:
 
     def locked(self, names: Names, **options: Any) -> Callable[[Callable[P, Awaitable[R]]],
                                                                Callable[P, Awaitable[R | None]]]:
-        """Return a decorator for jobs: a function that others run already returns None at once."""
+        """Return a decorator for jobs: the function returns None at once if another caller runs it."""
         def decorate(job: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
             @functools.wraps(job)
             async def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -147,7 +147,7 @@ class Client:
         return decorate
 
     async def elect(self, name: str, *, ttl: float | None = None) -> AsyncIterator[Lease]:
-        """Campaign for leadership again and again. Each turn ends with the body of the loop.
+        """Campaign for leadership repeatedly. Each turn ends with the body of the loop.
 
         Use contextlib.aclosing to end the last turn at the end of the loop.
         """
@@ -249,7 +249,7 @@ class Client:
             return result
 
     async def _keep_alive(self) -> None:
-        """Renew leases and end expired ones. It makes no calls itself, so that no deadline waits for one."""
+        """Renew leases and end expired ones. It makes no calls itself, so no deadline waits for one."""
         while not self._core.closed:
             todo, watches, pause = self._core.step()
             for steps in todo + watches:

@@ -26,7 +26,7 @@ _MISSING = {"42883", "3F000"}  # an unknown function or schema
 
 
 def parse_token(text: str) -> int:
-    """Return the token of its only text form: decimal, without a sign, a space or a leading zero. 0 means none."""
+    """Parse the only text form of a token: decimal, without a sign, a space or a leading zero. 0 means none."""
     valid = text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0")) and len(text) < 17
     if not valid or int(text) > MAX_TOKEN:
         raise Invalid(f"{text[:40]!r} is not a fencing token", "send the decimal token of the lease")
