@@ -101,8 +101,8 @@ func nodeStates(ctx context.Context, backend *redlockadapter.Backend, topology e
 	return nodes
 }
 
-// eachNodeState asks the nodes of a fleet one by one, so that each has an answer or
-// an error of its own. It is for a fleet without a usable quorum.
+// eachNodeState asks the nodes of a fleet one by one, so each has its own answer or error.
+// It is for a fleet without a usable quorum.
 func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.RedisNode {
 	nodes := make([]*pb.RedisNode, len(fleet.Addresses))
 	var work sync.WaitGroup

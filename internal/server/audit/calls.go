@@ -10,8 +10,8 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Caller is where a call comes from. A context carries it from the moment the call
-// arrives, so that a refusal is recorded with the same fields as an event.
+// Caller is where a call comes from. A context carries it from the moment the call arrives,
+// so a refusal is recorded with the same fields as an event.
 type Caller struct {
 	// Address is the address of the caller's connection.
 	Address string

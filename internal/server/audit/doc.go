@@ -1,9 +1,9 @@
 // Package audit records who did what, as lines of JSON in a file.
 //
 // It does not guarantee that every line reaches the file: Write never blocks, and
-// what does not fit into the queue, or cannot be written, is lost and counted. The
-// file is not synced after each line, so that a power failure can lose the last
-// ones. Go clients that acquire leases from the Redis nodes directly do not appear.
+// lines that do not fit into the queue, or cannot be written, are lost and counted.
+// The file is not synced after each line, so a power failure can lose the last lines.
+// Go clients that acquire leases directly from the Redis nodes do not appear.
 //
 // Files, in reading order:
 //

@@ -103,8 +103,8 @@ func (l *Log) Write(ctx context.Context, r Record) {
 	}
 }
 
-// Enabled reports whether Write records anything, so that callers need not describe an event
-// in vain.
+// Enabled reports whether Write records anything. If not, callers need not describe an
+// event.
 func (l *Log) Enabled(ctx context.Context) bool {
 	return l.queue != nil || l.config.Logger.Enabled(ctx, slog.LevelDebug)
 }

@@ -126,7 +126,7 @@ func Owns(ctx context.Context, user string) bool {
 
 // Visible returns the status of a lock as the user of ctx may see it. Token, nonce and
 // session id of a party identify its lease: only its owner sees them, and users who may
-// break the lock, which needs the token. Everything else is for all who may read it.
+// break the lock, which needs the token. Everyone who may read the lock sees the rest.
 func Visible(ctx context.Context, status engine.Status) engine.Status {
 	if Can(ctx, Break, string(status.Resource)) {
 		return status

@@ -166,8 +166,7 @@ func (x *call) leave(err error) error {
 	return err
 }
 
-// Check checks whether the user of ctx may make another call, as part of the one that it
-// makes.
+// Check checks whether the user of ctx may make another call, as part of its current call.
 func (c *Chain) Check(ctx context.Context, method string, request any) error {
 	return find(method).check(ctx, request)
 }

@@ -60,7 +60,7 @@ func loadFiles() map[string]file {
 	return files
 }
 
-// IsFile reports whether a path is that of a file of the page.
+// IsFile reports whether the page has a file with this path.
 func (h *Handler) IsFile(path string) bool {
 	_, ok := h.files[path]
 	return ok

@@ -28,8 +28,8 @@ var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with '
 // the connection to the former one. Closing releases no leases: their holders may
 // renew them through another member.
 type Connection struct {
-	// NodeTimeout bounds one request to one node. Default: that of redlockadapter. Set it before
-	// Run.
+	// NodeTimeout bounds one request to one node. Default: redlockadapter.DefaultNodeTimeout.
+	// Set it before Run.
 	NodeTimeout time.Duration
 
 	source  engine.TopologySource

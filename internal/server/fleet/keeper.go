@@ -123,8 +123,8 @@ func (k *Keeper) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// step takes one step. progressed reports whether it did something, so that the next
-// step may have more to do.
+// step takes one step. progressed reports whether it did something; the next step may then
+// have more to do.
 func (k *Keeper) step(ctx context.Context) (progressed, busy bool) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -143,8 +143,8 @@ func (p *Plan) Step(state machine.Efficiency, nodes []recovery.Node, now engine.
 	return step
 }
 
-// reconciled reports whether the log is past everything that the nodes can have
-// accepted, so that it may name lives and complete changes.
+// reconciled reports whether the log is past everything that the nodes can have accepted.
+// Only then may it name lives and complete changes.
 func reconciled(state machine.Efficiency) bool { return state.ReconcileVersion != 0 }
 
 // prune forgets changes that are over.

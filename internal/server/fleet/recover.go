@@ -37,9 +37,9 @@ func (d *decision) driveNodes() {
 	}
 }
 
-// recover takes the next step for a node that does not vote. The log names its life
-// only when the quarantine is over, so that a server that keeps restarting does not make
-// new versions, and that no process still uses the server that had its address before.
+// recover takes the next step for a node that does not vote. The log names its life only
+// when the quarantine is over. So a server that keeps restarting does not make new
+// versions, and no process still uses the server that had its address before.
 func (d *decision) recover(i int) {
 	node, life := &d.nodes[i], d.state.Lives[i]
 	name := recovery.LifeName(node.Server, node.Joining)
@@ -148,8 +148,9 @@ func (d *decision) wait(reason string) {
 	}
 }
 
-// JoinNonce returns a join nonce. It has the version of the log, so that a log that was
-// restored since recognises it as one that may have a range that the log has forgotten.
+// JoinNonce returns a join nonce. It contains the version of the log. A log that was
+// restored since can therefore recognise it as a nonce that may have a range that the log
+// has forgotten.
 func JoinNonce(version uint64, random string) string {
 	return strconv.FormatUint(version, 10) + "-" + random
 }

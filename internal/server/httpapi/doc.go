@@ -1,7 +1,7 @@
 // Package httpapi serves the gRPC API as JSON over HTTP, for curl and browsers.
 //
-// It has no logic of its own: each call passes the chain of package calls, and runs the
-// method of the gRPC service. A call that only the leader can serve is forwarded to it.
+// It has no logic: each call passes the chain of package calls, and runs the method of the
+// gRPC service. A call that only the leader can serve is forwarded to it.
 //
 // Files, in reading order:
 //
@@ -14,7 +14,7 @@
 //   - pace.go: deadlines for slow clients.
 //   - json.go: messages as JSON with plain numbers.
 //   - probes.go: [Probes], whether the member is alive and ready, for process supervisors
-//     and load balancers; probelistener.go: a port of its own for them and the metrics.
+//     and load balancers; probelistener.go: a separate port for them and the metrics.
 //
 // Probes need no user and no certificate. Their answers contain whether the member can
 // serve and why not, and nothing about locks, sessions or users.

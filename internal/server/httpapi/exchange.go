@@ -34,8 +34,8 @@ type exchange struct {
 	forwarded bool // the leader has answered
 }
 
-// incoming returns the context of a request as gRPC would have it, so that the chain sees
-// no difference: headers as metadata, and the connection as the peer.
+// incoming returns the context of a request as gRPC would have it, so the chain sees no
+// difference: headers as metadata, and the connection as the peer.
 func incoming(r *http.Request) context.Context {
 	headers := metadata.MD{}
 	for _, name := range []string{"Authorization", auth.UserHeader, "X-Forwarded-For", tracing.Header, "User-Agent"} {

@@ -10,8 +10,8 @@ import (
 )
 
 // Encode returns a message as a line of JSON, with its fields in the order of their
-// numbers. Unlike protojson it encodes 64-bit numbers as JSON numbers: those of this
-// API are below 2^53, so that every reader gets them exactly.
+// numbers. Unlike protojson it encodes 64-bit numbers as JSON numbers. In this API they are
+// below 2^53, so every reader gets them exactly.
 func Encode(m proto.Message) []byte {
 	var out bytes.Buffer
 	writeMessage(&out, m.ProtoReflect())

@@ -25,10 +25,9 @@ const (
 	maxConnections = 64
 )
 
-// ProbeListener serves the probes and the metrics, and nothing else, on a port of its own:
-// plain HTTP without a client certificate. Everyone may connect to it, so a request has little
-// time and space, a connection serves one request, and the number of connections is
-// bounded.
+// ProbeListener serves the probes and the metrics, and nothing else, on a separate port: plain
+// HTTP without a client certificate. Everyone may connect to it, so a request has little time
+// and space, a connection serves one request, and the number of connections is bounded.
 type ProbeListener struct {
 	net.Listener
 	http *http.Server

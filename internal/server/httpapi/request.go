@@ -18,7 +18,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// statusError is an invalid request for which HTTP has a status of its own.
+// statusError is an invalid request for which HTTP has a specific status.
 type statusError struct {
 	status int
 	text   string

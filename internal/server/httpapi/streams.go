@@ -23,7 +23,7 @@ const (
 )
 
 // stream runs a method that streams in one direction. Messages to the client are lines of
-// JSON, and those of a file are the file.
+// JSON; the messages of a file become the file.
 func (x *exchange) stream(service any, m *grpc.StreamDesc) {
 	if m.ClientStreams {
 		x.r.Body = &pacedBody{x.r.Body, x.w, x.Chain.Limits.SendTimeout}

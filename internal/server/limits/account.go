@@ -79,7 +79,7 @@ func (a *Account) count(n *atomic.Int64, most int, what, setting string) (done f
 	return func() { n.Add(-1) }, nil
 }
 
-// CheckLeases refuses a user who may have no further lease in efficiency mode.
+// CheckLeases refuses a user who may not have another lease in efficiency mode.
 func (a *Account) CheckLeases() error {
 	a.leasesMu.Lock()
 	defer a.leasesMu.Unlock()

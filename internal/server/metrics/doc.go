@@ -4,14 +4,14 @@
 // No label has the name of a lock, a holder, a user or a session, and no caller can add
 // label values: all label sets are bounded. docs/METRICS.md lists all metrics.
 //
-// Counters of correctness mode are counted by the leader alone, so that the sum over all
-// members is right. Those of efficiency mode are counted by the member that served the
-// call. Go clients that talk to the Redis nodes directly count in their own process.
+// Only the leader counts the counters of correctness mode, so the sum over all members is
+// right. The member that served the call counts the counters of efficiency mode. Go
+// clients that talk directly to the Redis nodes count in their own process.
 //
 // Files, in reading order:
 //
 //   - families.go: the table of all metrics, with their help texts.
-//   - metrics.go: [Metrics], a registry of its own for each member.
+//   - metrics.go: [Metrics], a separate registry for each member.
 //   - record.go: what the services report while they serve a call.
 //   - hooks.go: what the engines report.
 //   - calls.go: the calls of the API, by method and error code.

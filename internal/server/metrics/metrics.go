@@ -63,8 +63,8 @@ func commit() string {
 	return "unknown"
 }
 
-// Handler returns a handler of scrapes. It serves few at a time: use one for each port,
-// so that the callers of one port cannot keep those of another from scraping.
+// Handler returns a handler of scrapes. It serves few at a time: use one for each port, so
+// that the callers of one port cannot keep the callers of another from scraping.
 func (m *Metrics) Handler() http.Handler {
 	if m == nil {
 		return http.NotFoundHandler()

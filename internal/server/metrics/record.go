@@ -23,7 +23,7 @@ const (
 )
 
 // modeMetrics has the metrics of one mode. The counters of all label values are made in
-// advance, so that recording looks up no labels.
+// advance, so recording does not look up labels.
 type modeMetrics struct {
 	mode                  string
 	grants, waits         prometheus.Counter
@@ -118,7 +118,7 @@ func (m *Metrics) Ended(cause Cause) {
 	}
 }
 
-// The kinds of gates and the reasons of refusals that have label values of their own.
+// The kinds of gates and the reasons of refusals that have their own label values.
 var (
 	gateKinds = map[string]bool{"bolt": true, "call": true, "connect": true, "file": true, "grpc": true, "http": true,
 		"memory": true, "object": true,
@@ -138,7 +138,7 @@ func newGates(r registrar) *prometheus.CounterVec {
 	return gates
 }
 
-// other is the label value of everything that has none of its own.
+// other is the label value of everything that does not have its own.
 const other = "other"
 
 // GateRefused records that a gate refused a write, as a caller has reported it. Kinds

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxUndetected bounds the connections whose protocol is not known yet; half of the
-// limit of all connections applies if that is more. A client shows its protocol within a
-// few round trips, so under load the oldest of these connections are those of clients
-// that never do. After a failover thousands of clients begin a TLS handshake
-// at once, which takes seconds: with a smaller bound most of them would be closed.
+// maxUndetected bounds the connections whose protocol is not known yet; half of the limit
+// of all connections applies if that is more. A client shows its protocol within a few
+// round trips, so under load the oldest of these connections belong to clients that never
+// do. After a failover thousands of clients begin a TLS handshake at once, which takes
+// seconds: with a smaller bound most of them would be closed.
 const maxUndetected = 1024
 
 // conns has the open connections of a Mux.

@@ -25,9 +25,9 @@ func (r *Router) Join(ctx context.Context, addresses ...string) error {
 	return r.Node.Join(ctx, &membership{router: r, seeds: addresses})
 }
 
-// membership is a raftstore.Membership that calls the leader of another cluster. It
-// finds the leader by the addresses in not-leader errors: this member is not in that
-// cluster yet, so that its node does not know the leader.
+// membership is a raftstore.Membership that calls the leader of another cluster. It finds
+// the leader by the addresses in not-leader errors: this member is not in that cluster yet,
+// so its node does not know the leader.
 type membership struct {
 	router *Router
 	seeds  []string

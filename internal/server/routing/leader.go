@@ -57,8 +57,8 @@ func (r *Router) NameLeader(err error) error {
 	return &wire.NotLeaderError{Leader: leader, Text: text}
 }
 
-// IsNotLeader reports whether a call failed only because this member is not the
-// leader. The call had no effect, so that the leader can be asked.
+// IsNotLeader reports whether a call failed only because this member is not the leader. The
+// call had no effect, so the leader can be asked.
 func IsNotLeader(err error) bool {
 	var notLeader *raftstore.NotLeaderError
 	return (errors.As(err, &notLeader) || errors.Is(err, wire.ErrNotLeader)) && !errors.Is(err, engine.ErrUncertain)

@@ -16,8 +16,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// maxRounds bounds the spans for rounds of votes of one call that waits for long. Later
-// rounds are counted, and the one that grants the lease always has a span.
+// maxRounds bounds the spans for voting rounds of one call that waits for long. Later
+// rounds are counted, and the round that grants the lease always has a span.
 const maxRounds = 16
 
 // The names of the spans of calls.
@@ -164,7 +164,7 @@ func (c *Call) End(token uint64, mode string, err error) {
 		c.span.SetAttributes(attribute.Int("leased.rounds", c.rounds))
 	}
 	c.span.SetAttributes(attribute.String("leased.outcome", outcome(err)))
-	if err != nil && !errors.Is(err, engine.ErrHeld) { // a lock that another one holds is no failure
+	if err != nil && !errors.Is(err, engine.ErrHeld) { // a lock that another client holds is not a failure
 		c.span.SetStatus(codes.Error, err.Error())
 	}
 	c.span.End()
