@@ -44,7 +44,7 @@ type Requests struct {
 func NewAttempt(n int) *Attempt { return &Attempt{Votes: make([]Vote, n), Unasked: All(n)} }
 
 // First returns the nodes that an attempt asks first: a quorum of the usable ones, or all nodes if
-// there are fewer. They depend on the lock, so that all nodes have the same load, and processes that
+// there are fewer. The choice depends on the lock, so all nodes have the same load, and processes that
 // contend for a lock ask the same nodes. order has all nodes, in the same order in every process.
 func First(lock fencing.Resource, order []int, usable Nodes) (first Nodes) {
 	hash := uint32(2166136261) // FNV-1a
@@ -63,7 +63,7 @@ func First(lock fencing.Resource, order []int, usable Nodes) (first Nodes) {
 	return All(n)
 }
 
-// Ask asks those of the nodes that were not asked yet, unless the attempt has ended.
+// Ask asks the nodes in the set that were not asked yet, unless the attempt has ended.
 func (a *Attempt) Ask(nodes Nodes) Requests {
 	if a.Ended {
 		return Requests{}

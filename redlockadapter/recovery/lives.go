@@ -17,7 +17,7 @@ func ServerOf(life string) string {
 	return server
 }
 
-// Unknown is a life in a Set that nobody knows: it may grant, and no report says that it
+// Unknown stands for an unknown life in a Set: it may grant, and no report says that it
 // does not.
 const Unknown = "?"
 

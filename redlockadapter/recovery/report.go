@@ -33,7 +33,7 @@ type State struct {
 	Successor string
 }
 
-// Report is the answer of a node. The zero Report is no answer.
+// Report is the answer of a node. The zero Report means that it did not answer.
 type Report struct {
 	// Reached: the node answered.
 	Reached bool

@@ -51,8 +51,8 @@ const (
 	// maxBatch bounds the requests that are sent together. The timeout is for a whole batch, and the
 	// renewal of 10,000 leases may take longer.
 	maxBatch = 512
-	// After a failure the connection is not made again for a while, which doubles each
-	// time, so that a dead server costs little.
+	// After a failure the connection is not made again for a while. That time doubles with
+	// each failure, so a dead server costs little.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
 )

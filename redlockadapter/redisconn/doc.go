@@ -1,10 +1,10 @@
 // Package redisconn is the connection to one Redis server: requests of many callers
 // share one connection, in order, and are sent in batches, as pipelines of go-redis.
 //
-// It does not retry, and it does not hide a restart. A request whose connection
-// breaks fails, and the server may have executed it. A server that restarted, or that
-// was a replica in between, has another life: its keys have other names, so that
-// nothing it stored before is found.
+// It does not retry, and it does not hide a restart. A request whose connection breaks
+// fails, and the server may have executed it. A server that restarted, or that was a
+// replica in between, has another life: its keys have other names, so nothing that it
+// stored before is found.
 //
 // The nouns, in reading order:
 //

@@ -12,8 +12,7 @@ var (
 	ErrSetup = errors.New("unusable Redis node")
 	// ErrDown reports a server that cannot be reached, or a connection that broke.
 	ErrDown = errors.New("node is unreachable")
-	// ErrLife reports a request for another run of the server than the one that is
-	// connected.
+	// ErrLife reports a request for a different run of the server than the connected one.
 	ErrLife = errors.New("the address leads to a server that does not vote yet")
 	// ErrCanceled reports a request that was canceled before it was sent.
 	ErrCanceled = errors.New("request was canceled before it was sent")

@@ -23,7 +23,7 @@ type Request struct {
 	script     *Script  // nil for a plain command
 	keys       []string // in the life of the server; their prefix differs from server to server
 	globalKeys []string // outside any life
-	args       []any    // strings; those of a plain command begin with its name
+	args       []any    // strings; for a plain command, its name is the first
 
 	// Answer is called exactly once for each connection that the request is sent on,
 	// with the connection's Config.Index. It must not block.
