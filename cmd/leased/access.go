@@ -61,8 +61,8 @@ func addAccess(c *cobra.Command) *access {
 }
 
 // clientVariable returns the environment variable of a flag. A flag with the credentials of a user does not use the
-// variable of the setting of `leased serve` that has the same name: they must not become those of a member,
-// nor the other way round.
+// variable of the `leased serve` setting with the same name: the credentials of a user must not become the
+// credentials of a member, nor the other way round.
 func clientVariable(flag string) string {
 	switch flag {
 	case "tls-ca", "tls-cert", "tls-key", "secret-file":

@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
-// maxDays is the longest validity of a certificate, which is that of the CA.
+// maxDays is the longest validity of a certificate: the validity of the CA.
 const maxDays = 3650
 
 // certsRequest has the flags of leased certs.

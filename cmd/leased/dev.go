@@ -139,8 +139,8 @@ func awaitLeader(ctx context.Context, m *member.Member) error {
 }
 
 // awaitReady waits until the member serves both modes. Every start has new Redis
-// nodes, and those of the last start are gone for good: it changes the fleet by
-// force.
+// nodes, and the nodes of the last start are gone permanently, so it changes the
+// fleet by force.
 func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet) error {
 	if err := awaitLeader(ctx, m); err != nil || fleet.IsZero() {
 		return err

@@ -75,8 +75,8 @@ func fetch[Request, Answer any](ctx context.Context, a *access, method method[Re
 	return got, err
 }
 
-// receive passes the messages of a stream on until it breaks. A member does not end a stream: if one
-// does, the caller does not know what it missed.
+// receive passes on the messages of a stream until the stream breaks. Members do not end streams: if
+// one does, the caller does not know what it missed.
 func receive[Message any](stream grpc.ServerStreamingClient[Message], each func(*Message) error) error {
 	for {
 		message, err := stream.Recv()

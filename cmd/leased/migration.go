@@ -59,7 +59,8 @@ type step struct {
 	left time.Duration // 0 if it is unknown
 }
 
-// timeLeft matches the time in a text of the service about what it waits for.
+// timeLeft matches the remaining time in a text in which the service says what it waits
+// for.
 var timeLeft = regexp.MustCompile(`, ([0-9][0-9a-zµ.]*) left`)
 
 // newStep separates the time left, which always changes, from the rest of a text.

@@ -40,7 +40,7 @@ type postgresLocks struct {
 	backend *postgres.Backend
 }
 
-// Acquire takes locks, in a session of their own.
+// Acquire takes locks, in a new session.
 func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...grpc.CallOption) (*pb.AcquireResponse,
 	error) {
 	names := r.Resources
@@ -88,7 +88,7 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 		Ttl: wire.DurationText(ttl)}, nil
 }
 
-// Renew extends a lease by its TTL, or by that of the request.
+// Renew extends a lease by its TTL, or by the TTL of the request.
 func (l *postgresLocks) Renew(ctx context.Context, r *pb.RenewRequest, _ ...grpc.CallOption) (*pb.RenewResponse,
 	error) {
 	ttl, err := wire.ParsePositive("ttl", r.Ttl)

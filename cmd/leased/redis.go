@@ -87,7 +87,7 @@ func deniesAccess(text string) bool {
 	return strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH") || strings.Contains(text, "NOPERM")
 }
 
-// oneLine joins the lines of a text, such as those of joined errors.
+// oneLine joins the lines of a text, such as the text of joined errors.
 func oneLine(text string) string {
 	return strings.Join(strings.Split(strings.TrimSpace(text), "\n"), "; ")
 }

@@ -41,7 +41,7 @@ type Issued struct {
 
 // Options are the options of a certificate.
 type Options struct {
-	// Lifetime is the validity from now on. It ends with that of the CA.
+	// Lifetime is the validity from now on. It ends at the latest with the validity of the CA.
 	Lifetime time.Duration
 	// Force replaces an existing key and a certificate of another CA.
 	Force bool

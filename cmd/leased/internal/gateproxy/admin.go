@@ -10,8 +10,8 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Admin returns the handler for operators. It has no authentication, so serve it
-// on a loopback address of its own.
+// Admin returns the handler for operators. It has no authentication, so serve it on a
+// separate loopback address.
 //
 //	GET  /flights                           the requests with an unknown outcome
 //	GET  /mark?resource=NAME                the mark of a resource

@@ -32,9 +32,9 @@ type Config struct {
 	AnswerTimeout time.Duration
 	// WaitTimeout is how long a request waits for its resource.
 	WaitTimeout time.Duration
-	// ReadTimeout limits each write of a long response to a client. After it the
-	// proxy drops the client and reads the rest of the response without it. The
-	// HTTP server must support write deadlines, as that of net/http does.
+	// ReadTimeout limits each write of a long response to a client. After it the proxy
+	// drops the client and reads the rest of the response without it. The HTTP server
+	// must support write deadlines, as net/http does.
 	ReadTimeout time.Duration
 	// Buffer is how many bytes of a request body are read before the request
 	// waits for its resource, and how many bytes of a response are read before it

@@ -8,7 +8,7 @@ import (
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
-// The problem types of the proxy, in addition to those of httpgate.
+// The problem types of the proxy, in addition to the types of httpgate.
 const (
 	// TypeClosed: the service may still be processing an earlier request for the
 	// resource.

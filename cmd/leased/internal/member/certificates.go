@@ -87,8 +87,8 @@ func (c *certificates) report(logger *slog.Logger) {
 	}
 }
 
-// firstExpiry returns when the first of the certificates in a PEM text expires. Blocks
-// that are no certificate are ignored, as x509.CertPool does.
+// firstExpiry returns when the first of the certificates in a PEM text expires. It ignores
+// blocks that are not certificates, as x509.CertPool does.
 func firstExpiry(text []byte) (first time.Time) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)

@@ -52,8 +52,8 @@ func (m *Member) applyPolicies(ctx context.Context) {
 	}
 }
 
-// isNewCluster reports whether this process has created the cluster, or whether nobody
-// has ever changed a policy, a mode or the Redis fleet of it.
+// isNewCluster reports whether this process has created the cluster, or nobody has ever
+// changed its policies, modes or Redis fleet.
 func (m *Member) isNewCluster() bool {
 	return m.founded.Load() || m.node.Topology().Version == 0
 }
@@ -79,7 +79,7 @@ func (m *Member) seedPolicies(ctx context.Context, seeds []lease.Policy) (left [
 // filePolicies returns the policies of the configuration file.
 func (m *Member) filePolicies() []lease.Policy { return *m.policies.Load() }
 
-// logDrift warns if the policies of the file differ from those of the cluster.
+// logDrift warns if the policies of the file differ from the policies of the cluster.
 func (m *Member) logDrift() {
 	var differ []string
 	all := m.node.Topology().Policies.All()

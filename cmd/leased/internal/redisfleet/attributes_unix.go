@@ -4,6 +4,6 @@ package redisfleet
 
 import "syscall"
 
-// attributes puts a server into a process group of its own, so that Ctrl-C does
-// not reach it: the servers are stopped last.
+// attributes puts a server into its own process group, so that Ctrl-C does not reach
+// it: the servers are stopped last.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -12,7 +12,7 @@
 //   - [Settings]: the values and their sources.
 //   - key: one setting; keys.go has the table of all.
 //   - [Error]: the key, the value and the rule that it breaks.
-//   - [RedisAccess]: the user, password and TLS of connections to a Redis node; [RedisNodes]: those of
-//     several nodes, with exceptions for single nodes. A password never leaves the machine
-//     unencrypted unless redis-insecure allows it: the connection fails before it is dialed.
+//   - [RedisAccess]: the user, password and TLS of connections to a Redis node; [RedisNodes]: the
+//     same for several nodes, with exceptions for single nodes. A password never leaves the
+//     machine unencrypted unless redis-insecure allows it: the connection fails before it is dialed.
 package settings

@@ -40,7 +40,7 @@ func (n *RedisNodes) Except(address, field, value string) (rule string) {
 	return ""
 }
 
-// Exceptions returns the sorted addresses of the nodes with options of their own.
+// Exceptions returns the sorted addresses of the nodes that have their own options.
 func (n *RedisNodes) Exceptions() []string { return slices.Sorted(maps.Keys(n.exceptions)) }
 
 // Exception returns the options that only one node has.
@@ -57,7 +57,7 @@ func (n *RedisNodes) At(address string) RedisAccess {
 	return access
 }
 
-// Check reads the files of the given nodes, and of those with options of their own,
+// Check reads the files of the given nodes, and of the nodes that have their own options,
 // and reports the first invalid one.
 func (n *RedisNodes) Check(addresses []string) error {
 	for _, address := range slices.Concat(addresses, n.Exceptions()) {

@@ -48,7 +48,7 @@ type Settings struct {
 	RedisNodes     RedisNodes
 	// Limits bounds requests and users.
 	Limits limits.Limits
-	// Policies are those of a new cluster. Only the file can contain them.
+	// Policies are set in a new cluster. Only the file can contain them.
 	Policies []lease.Policy
 
 	texts   map[string]string // the given values, by key
@@ -69,7 +69,7 @@ func Flags(flags *pflag.FlagSet) {
 	}
 }
 
-// Variables returns the environment variables of all keys, and that of the password of
+// Variables returns the environment variables of all keys, and the one for the password of
 // the Redis nodes.
 func Variables() []string {
 	names := []string{PasswordVariable}

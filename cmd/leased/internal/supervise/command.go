@@ -27,7 +27,7 @@ type Command struct {
 	Args []string
 	// Env are variables for the command, beside the token and the resource.
 	Env []string
-	// Stdin, Stdout and Stderr are those of the command.
+	// Stdin, Stdout and Stderr are passed to the command.
 	Stdin, Stdout, Stderr *os.File
 	// TTL is the TTL of the lease, Grace the time between SIGTERM and SIGKILL.
 	TTL, Grace time.Duration

@@ -19,7 +19,7 @@ var (
 	errRequest   = errors.New("invalid request")
 )
 
-// notLocked returns the error of a write with an ID that is not that of the lock.
+// notLocked returns the error of a write whose ID is not the ID of the lock.
 func notLocked(resource fencing.Resource, id string) error {
 	if id == "" {
 		return fmt.Errorf("write %q without a lock: %w; set lock_address and unlock_address of the backend, and do not use "+

@@ -75,8 +75,8 @@ func (i *index) append(by lock, state []byte) {
 	i.Versions = append(i.Versions, v)
 }
 
-// raise returns a state with a serial above that of every version: a saved plan that was made with one of them stays
-// stale. It returns nil if the serial cannot be changed, such as that of an encrypted state.
+// raise returns a state whose serial is above the serial of every version, so a saved plan that was made with one of
+// them stays stale. It returns nil if the serial cannot be changed, as in an encrypted state.
 func (i *index) raise(state []byte) (raised []byte, serial uint64) {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(state, &fields)

@@ -85,7 +85,7 @@ func (h *Handler) unlock(ctx context.Context, resource fencing.Resource, id stri
 	return nil
 }
 
-// locked runs work under a lock of its own, for requests that carry none.
+// locked runs work under a new lock, for requests that carry none.
 func (h *Handler) locked(ctx context.Context, resource fencing.Resource, who, operation string,
 	work func(by lock) error) error {
 	by, err := h.lock(ctx, resource, LockInfo{ID: rand.Text(), Operation: operation, Who: who,

@@ -84,8 +84,8 @@ func Deny(path, name string, rules auth.Rules) error {
 	})
 }
 
-// SecretID returns the first digits of a hash. They identify a secret among those of its
-// user, and do not reveal it.
+// SecretID returns the first digits of a hash. They identify a secret among the secrets of
+// its user, and do not reveal it.
 func SecretID(hash secret.Hash) string { return hex.EncodeToString(hash[:4]) }
 
 // AddSecret adds a secret to a user and returns it. The other secrets of the user stay.
