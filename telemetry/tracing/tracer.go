@@ -110,7 +110,7 @@ func failed(ctx context.Context, e lease.Event) {
 		return
 	}
 	span.SetAttributes(HolderKey.String(e.Holder), OutcomeKey.String(code(e.Err)))
-	if code(e.Err) != "held" { // a lock that another one holds is no failure
+	if code(e.Err) != "held" { // a lock that another client holds is not a failure
 		span.SetStatus(codes.Error, e.Err.Error())
 	}
 	span.End()
