@@ -207,7 +207,9 @@ func (b *breaker) option() client.Option {
 				return nil, errCut
 			}
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			b.conns = append(b.conns, conn)
+			if err == nil {
+				b.conns = append(b.conns, conn)
+			}
 			return conn, err
 		}}
 	})
