@@ -73,6 +73,19 @@ func TestNewRefusesNodesThatMayHaveVoted(t *testing.T) {
 					require.NoError(t, s.Start())
 				}
 			}, says: "fewer than a quorum"},
+		"power cut, others lost everything": {nodes: 3, options: []testserver.RedisOption{savePoints()},
+			prepare: func(f *fleet) {
+				b := f.backend(t)
+				newLocker(t, f.config).acquireN(b, 5) // no disk has these grants
+				require.NoError(t, b.Close(testContext(t)))
+				for i, s := range f.servers {
+					s.Kill()
+					if i < 2 {
+						require.NoError(t, s.Wipe())
+					}
+					require.NoError(t, s.Start())
+				}
+			}, says: "fewer than a quorum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

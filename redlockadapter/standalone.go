@@ -77,10 +77,14 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 			return fmt.Errorf("%w: %w; or, if the nodes are new, run '%s --floor 0' once", ErrNoState, err, b.initCommand())
 		}
 	}
-	// If a node votes, either another process is initialising the others, or a majority has lost everything,
-	// including the tokens that it accepted. It takes time to find out which.
-	k.standalone.New = !slices.ContainsFunc(k.last, func(s NodeStatus) bool { return s.Report.Live != nil })
-	defer func() { k.standalone.New = false }()
+	// If a node votes or has reserved a floor, either another process is initialising the nodes, or a majority has
+	// lost everything, including the tokens that it accepted. It takes time to find out which.
+	if !slices.ContainsFunc(k.last, func(s NodeStatus) bool { return s.Report.Live != nil || s.Report.Former != nil }) {
+		for _, s := range k.last {
+			k.standalone.New = append(k.standalone.New, s.Report.Server)
+		}
+	}
+	defer func() { k.standalone.New = nil }()
 	// Another process may have put a join nonce on the nodes, and ended.
 	limited, cancel := context.WithTimeout(ctx, b.config.joinGap()+initTime)
 	defer cancel()

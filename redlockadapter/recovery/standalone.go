@@ -64,7 +64,9 @@ type Action struct {
 //  2. the floor is reserved and on disk on a quorum before the node votes: if the node is lost again, its next
 //     floor must be above this one;
 //  3. it keeps out of the recoveries of other fleets, and of nodes that a service has used;
-//  4. tokens start at 1 only while all nodes report that none of them has ever voted.
+//  4. tokens start at 1 only while all nodes report that none of them has ever voted, in the runs that had no state
+//     when this process began. After a restart of its server, a node that reserved the floor may have voted. Each node
+//     has the floor on its own disk before it votes, so all disks must be lost before the nodes look new again.
 type Standalone struct {
 	// Fleet is the fingerprint of the fleet.
 	Fleet string
@@ -74,9 +76,9 @@ type Standalone struct {
 	MaxTTL time.Duration
 	// Provided is the floor that an operator vouches for, instead of the reports of a quorum; nil if there is none.
 	Provided *fencing.Token
-	// New: the nodes have no history, and would remember one. While all of them report that none has ever voted,
-	// they are initialised at once, and tokens start at 1.
-	New bool
+	// New has the runs of all servers, if none of them had any state, and would remember a vote. While they run and
+	// report that none has voted, they are initialised at once, and tokens start at 1.
+	New []string
 
 	recoveries  map[int]*nodeRecovery
 	initialised map[int]bool
@@ -101,7 +103,7 @@ func (s *Standalone) Step(nodes []Node, nonce func() string) (actions []Action, 
 	for _, n := range nodes {
 		d.reports = append(d.reports, n.Report)
 	}
-	d.neverVoted = s.New && NeverVoted(d.reports)
+	d.neverVoted = s.sameRuns(nodes) && NeverVoted(d.reports)
 	waiting = map[int]error{}
 	for i, n := range nodes {
 		r := s.recoveries[i]
@@ -117,6 +119,11 @@ func (s *Standalone) Step(nodes []Node, nonce func() string) (actions []Action, 
 		d.actions = append(d.actions, d.calls[i])
 	}
 	return d.actions, waiting, d.again
+}
+
+// sameRuns reports whether the servers still run that had no state when this process began.
+func (s *Standalone) sameRuns(nodes []Node) bool {
+	return s.New != nil && slices.EqualFunc(s.New, nodes, func(run string, n Node) bool { return run == n.Server })
 }
 
 // standaloneStep is one call of Step.
@@ -158,6 +165,9 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	if saved < quorum(len(d.nodes)) {
 		return fmt.Errorf("%d of %d Redis nodes have reserved the floor %d, %d of them on disk; %d are needed",
 			reserved, len(d.nodes), r.floor, saved, quorum(len(d.nodes)))
+	}
+	if d.neverVoted && !(n.Saved && n.reserved(d.Fleet, r.floor)) {
+		return fmt.Errorf("the node does not have the floor %d on its own disk yet", r.floor)
 	}
 	d.actions = append(d.actions, Action{Kind: Initialise, Node: i, Server: n.Server, Range: Range{Join: r.join,
 		Version: StandaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken, Quarantine: d.quarantine(i)}})

@@ -195,9 +195,9 @@ func TestNewNodesStartAtOne(t *testing.T) {
 	t.Parallel()
 	start := func() *world {
 		w := newWorld(t)
-		w.core.New = true
 		for i := range w.nodes {
 			w.lose(i)
+			w.core.New = append(w.core.New, w.nodes[i].Server)
 		}
 		w.step() // joins them
 		return w
@@ -216,6 +216,7 @@ func TestNewNodesStartAtOne(t *testing.T) {
 		"was a voter":     func(n *Node) { n.FormerServer, n.Former = "s0", &State{Version: 1, Fleet: "f"} },
 		"has a floor":     func(n *Node) { n.FormerServer, n.Former = "0", &State{Version: 1, Fleet: "f", Max: 9, Floor: 9} },
 		"does not answer": func(n *Node) { n.Report = Report{} },
+		"was restarted":   func(n *Node) { n.Server += "'" },
 	} {
 		w := start()
 		change(&w.nodes[0])
@@ -225,4 +226,24 @@ func TestNewNodesStartAtOne(t *testing.T) {
 		require.Nil(t, w.nodes[1].Live, name)
 		require.Nil(t, w.nodes[2].Live, name)
 	}
+}
+
+// A node of a new fleet that cannot save the floor does not vote, though a quorum of the others has it on disk: after a
+// power cut it would not know that it has voted.
+func TestNewNodesSaveTheirFloor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range w.nodes {
+		w.lose(i)
+		w.core.New = append(w.core.New, w.nodes[i].Server)
+	}
+	var waiting map[int]error
+	for range 6 {
+		_, waiting = w.step()
+		w.nodes[2].Saved = false
+	}
+	require.NotNil(t, w.nodes[0].Live)
+	require.NotNil(t, w.nodes[1].Live)
+	require.Nil(t, w.nodes[2].Live)
+	require.ErrorContains(t, waiting[2], "on its own disk")
 }
