@@ -3,8 +3,12 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -58,6 +62,57 @@ func TestHungMember(t *testing.T) {
 			})
 		}
 	}
+}
+
+// HTTP calls that a follower has forwarded to a leader that hangs are answered by the next leader, or with an error if
+// they cannot be repeated. A watch ends with an error.
+func TestHungLeaderOverHTTP(t *testing.T) {
+	t.Parallel()
+	c := startTrio(t)
+	leader := c.leader()
+	url := "http://" + c.apis[(leader+1)%3] + "/v1/"
+	watch := postTo(t, url+"watch", `{"resource": "job/watched"}`)
+	lines := bufio.NewScanner(watch.Body)
+	require.True(t, lines.Scan(), "the first event")
+	c.servers[leader].signal(syscall.SIGSTOP)
+	defer c.servers[leader].signal(syscall.SIGCONT)
+	var calls sync.WaitGroup
+	for call, body := range map[string]string{"inspect": `{"resource": "job/1"}`, "list": `{}`,
+		"acquire?1": `{"resource": "job/1", "attempt": "0123456789abcdef"}`,
+		"acquire?2": `{"resource": "job/2", "attempt": "fedcba9876543210", "wait": "20s"}`,
+		"acquire?3": `{"resource": "job/3"}`} {
+		calls.Go(func() {
+			response := postTo(t, url+call, body)
+			if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK &&
+				!(call == "acquire?3" && strings.Contains(string(text), `"uncertain"`)) {
+				t.Errorf("%s: %s: %s, %v", call, response.Status, text, err)
+			}
+		})
+	}
+	calls.Wait()
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	require.NoError(t, lines.Err())
+	require.Contains(t, last, "the member no longer leads")
+}
+
+// postTo makes a call of the HTTP API.
+func postTo(t *testing.T, url, body string) *http.Response {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err == nil {
+		request.Header.Set("Content-Type", "application/json")
+		response, failed := http.DefaultClient.Do(request)
+		if err = failed; err == nil {
+			t.Cleanup(func() { _ = response.Body.Close() })
+			return response
+		}
+	}
+	t.Errorf("%s: %v", url, err)
+	return &http.Response{Body: http.NoBody}
 }
 
 // hung is what clients do while a member hangs.

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,6 +24,7 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -31,7 +34,8 @@ type exchange struct {
 	method    string // in gRPC
 	w         http.ResponseWriter
 	r         *http.Request
-	forwarded bool // the leader has answered
+	body      []byte // that decode has read
+	forwarded bool   // the leader has answered
 }
 
 // incoming returns the context of a request as gRPC would have it, so the chain sees no
@@ -61,7 +65,7 @@ func (x *exchange) unary(service any, m *grpc.MethodDesc) {
 			read := func() (any, error) { return request, x.decode(request.(proto.Message)) }
 			return x.Chain.Unary(ctx, x.method, read, func(ctx context.Context, request any) (response any, err error) {
 				mayForward := func() bool { return x.method != pb.ClusterService_Join_FullMethodName }
-				err = x.orForward(ctx, mayForward, func() (err error) {
+				err = x.orForward(ctx, mayForward, repeatable(request), func() (err error) {
 					response, err = handler(ctx, request)
 					return err
 				})
@@ -79,11 +83,25 @@ func (x *exchange) unary(service any, m *grpc.MethodDesc) {
 
 // decode reads the body into a message.
 func (x *exchange) decode(into proto.Message) error {
-	body, err := x.readBody(x.w, x.r)
-	if err != nil {
+	var err error
+	if x.body, err = x.readBody(x.w, x.r); err != nil {
 		return err
 	}
-	return decode(body, into)
+	return decode(x.body, into)
+}
+
+// repeatable reports whether a request that may have arrived can be sent again: it reads, or names the attempt, the
+// lease or the session that it affects. A session that is opened twice expires.
+func repeatable(request any) bool {
+	switch r := request.(type) {
+	case *pb.AcquireRequest:
+		return r.Attempt != "" || r.Nonce != 0
+	case *pb.OpenSessionRequest, *pb.CloseSessionRequest, *pb.RenewRequest, *pb.ReleaseRequest, *pb.SignRequest,
+		*pb.InspectRequest, *pb.ListRequest, *pb.HistoryRequest, *pb.ListPoliciesRequest, *pb.GetFleetRequest,
+		*pb.ClusterStatusRequest:
+		return true
+	}
+	return false
 }
 
 // forwardedHeader marks a request that a member has forwarded. Members do not
@@ -92,29 +110,47 @@ func (x *exchange) decode(into proto.Message) error {
 const forwardedHeader = "Leased-Forwarded"
 
 // orForward runs a call on this member. If it fails because another member leads,
-// orForward waits for a leader and forwards the request to it.
-func (x *exchange) orForward(ctx context.Context, mayForward func() bool, run func() error) error {
+// orForward waits for a leader and forwards the request to it. If that member does not answer and no longer leads, it
+// forwards a repeatable request to the next leader.
+func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error) error {
 	err := run()
 	if !routing.IsNotLeader(err) || !mayForward() || x.r.Header.Get(forwardedHeader) != "" {
 		return err
 	}
-	leader, waitErr := x.Chain.Router.AwaitLeader(ctx)
-	switch {
-	case waitErr != nil:
-		return waitErr
-	case leader == x.Chain.Router.Address: // this member leads now
-		return run()
+	for {
+		leader, waitErr := x.Chain.Router.AwaitLeader(ctx)
+		switch {
+		case waitErr != nil:
+			return waitErr
+		case leader == x.Chain.Router.Address: // this member leads now
+			return run()
+		}
+		if x.body != nil {
+			x.r.Body = io.NopCloser(bytes.NewReader(x.body))
+		}
+		if failed := x.forward(x.w, x.r.WithContext(ctx), leader); failed == nil {
+			x.forwarded = true
+			return err
+		} else if !repeatable || !errors.Is(failed, routing.ErrLeaderChanged) {
+			return failed
+		}
 	}
-	x.forwarded = true
-	x.forward(x.w, x.r.WithContext(ctx), leader)
-	return err
 }
 
 // forward sends a request to the leader and returns its answer. This member
 // authenticates itself and names the user, because it cannot pass on a client certificate. The
-// leader checks the user's rights again.
-func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) {
+// leader checks the user's rights again. forward returns an error, and has written nothing, if the leader has not
+// answered. A member that falls silent in the middle of an answer ends it when another member leads.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) (failed error) {
+	named := w.Header().Values(LeaderHeader)
 	w.Header().Del(LeaderHeader) // the answer has it
+	ctx, stop := h.Chain.Router.WhileLeads(r.Context(), leader)
+	defer stop()
+	defer func() {
+		if aborted := recover(); aborted != nil {
+			endForwarded(ctx, w, aborted)
+		}
+	}()
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: leader}) // the transport adds TLS
@@ -132,9 +168,24 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 		// A leader that stops in the middle of an answer ends the caller's connection.
 		ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if changed := context.Cause(ctx); errors.Is(changed, routing.ErrLeaderChanged) {
+				err = changed
+			}
+			w.Header()[LeaderHeader] = named
 			// The leader may have received the request.
-			fail(w, fmt.Errorf("%w: forward to the leader at %s: %v", engine.ErrUncertain, leader, err))
+			failed = fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUncertain, leader, err)
 		},
 	}
-	proxy.ServeHTTP(w, r)
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+	return failed
+}
+
+// endForwarded ends an answer that the leader has not completed: with an error line, if its lines are events. Otherwise
+// the caller's connection ends, because the answer must not seem complete.
+func endForwarded(ctx context.Context, w http.ResponseWriter, aborted any) {
+	changed := context.Cause(ctx)
+	if !errors.Is(changed, routing.ErrLeaderChanged) || w.Header().Get("Content-Type") != ndjson {
+		panic(aborted)
+	}
+	_ = writeLine(w, wire.FromError(fmt.Errorf("%w: %w", engine.ErrUnavailable, changed)))
 }

@@ -164,8 +164,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	router := h.Chain.Router
 	leader := router.LeaderAddress()
 	if !router.Node.Leads() && leader != "" && leader != router.Address && r.Header.Get(forwardedHeader) == "" {
-		h.forward(w, r, leader)
-		return nil
+		return h.forward(w, r, leader)
 	}
 	return h.Dashboard.Live(w, r)
 }

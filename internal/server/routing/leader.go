@@ -3,6 +3,7 @@ package routing
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -30,6 +31,33 @@ func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
 		return r.Address, nil
 	}
 	return address, nil
+}
+
+// ErrLeaderChanged means that a member no longer leads, and has not answered for a while.
+var ErrLeaderChanged = errors.New("the member no longer leads, and does not answer")
+
+// leaderCheck is the time between two looks at the leader. A member that no longer leads at two of them has had the time
+// to answer.
+const leaderCheck = 500 * time.Millisecond
+
+// WhileLeads returns a context that ends with ErrLeaderChanged some time after the member at an address has ceased to
+// lead: a request to it would wait for as long as it hangs. Call stop when it has answered.
+func (r *Router) WhileLeads(ctx context.Context, address string) (bound context.Context, stop func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	var look func(elsewhere bool)
+	look = func(elsewhere bool) {
+		time.AfterFunc(leaderCheck, func() {
+			switch now := r.LeaderAddress() != address; {
+			case bound.Err() != nil:
+			case elsewhere && now:
+				cancel(ErrLeaderChanged)
+			default:
+				look(now)
+			}
+		})
+	}
+	look(false)
+	return bound, func() { cancel(nil) }
 }
 
 // RequireLeader returns an error that names the leader unless this member leads.
