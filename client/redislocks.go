@@ -188,19 +188,39 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 // Acquire requests a lease from the Redis nodes or through a member.
 func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration,
 	request engine.Request) (engine.Held, error) {
-	if b := e.backend(); b != nil {
-		request.User = e.source.Topology().User // a member renews the lease for this user only
-		held, err := b.Acquire(ctx, session, ttl, request)
+	directly := func(b *redlockadapter.Backend) (engine.Held, error) {
+		own := request
+		own.User = e.source.Topology().User // a member renews the lease for this user only
+		held, err := b.Acquire(ctx, session, ttl, own)
 		if err == nil {
 			e.detouring.Store(false)
-			return held, nil
 		}
-		if !e.startDetour(ctx, request.Resources, err) {
-			return engine.Held{}, err
+		return held, err
+	}
+	if b := e.backend(); b != nil {
+		held, err := directly(b)
+		if err == nil || !e.startDetour(ctx, request.Resources, err) {
+			return held, err
 		}
 	}
 	e.usedService.Store(true)
-	return e.service.Acquire(ctx, session, ttl, request)
+	held, err := e.service.Acquire(ctx, session, ttl, request)
+	if b := e.endDetour(ctx, err); b != nil && !errors.Is(err, engine.ErrUncertain) {
+		return directly(b)
+	}
+	return held, err
+}
+
+// endDetour ends a detour if err of a call through the service says that no member answers: the Redis nodes may answer
+// again. It returns the connection to them, nil if there is none or the call has not failed that way.
+func (e *redisLocks) endDetour(ctx context.Context, err error) *redlockadapter.Backend {
+	if ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
+		return nil
+	}
+	e.mu.Lock()
+	e.detourEnd = e.clock.Now()
+	e.mu.Unlock()
+	return e.direct.Load().backend
 }
 
 // Renew extends leases. A lease on a lock that is leaving efficiency mode is not extended, and
@@ -227,8 +247,29 @@ func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
 	}
 	if len(rest) > 0 {
 		e.usedService.Store(true)
-		for j, err := range e.service.Renew(ctx, pick(leases, rest)) {
+		for j, err := range e.renewAnyhow(ctx, pick(leases, rest)) {
 			errs[rest[j]] = err
+		}
+	}
+	return errs
+}
+
+// renewAnyhow extends leases through a member and directly at the same time, since either may not answer for longer than
+// a lease lasts. It returns when all are extended, or when both have answered.
+func (e *redisLocks) renewAnyhow(ctx context.Context, leases []engine.Held) []error {
+	results := make(chan []error, 2)
+	missing := 1
+	go func() { results <- e.service.Renew(ctx, leases) }()
+	if b := e.direct.Load().backend; b != nil {
+		missing++
+		go func() { results <- b.Renew(ctx, leases) }()
+	}
+	errs := <-results
+	for missing--; missing > 0 && errors.Join(errs...) != nil; missing-- {
+		for i, err := range <-results {
+			if err == nil || errors.Is(errs[i], engine.ErrUnavailable) || errors.Is(errs[i], engine.ErrUncertain) {
+				errs[i] = err
+			}
 		}
 	}
 	return errs
@@ -255,7 +296,11 @@ func (e *redisLocks) Release(ctx context.Context, held engine.Held) error {
 			return err
 		}
 	}
-	return e.service.Release(ctx, held)
+	err := e.service.Release(ctx, held)
+	if b := e.endDetour(ctx, err); b != nil && held.Name != "" {
+		return b.Release(ctx, held)
+	}
+	return err
 }
 
 // locks returns the backend that inspects locks in efficiency mode.

@@ -64,6 +64,57 @@ func TestHungMember(t *testing.T) {
 	}
 }
 
+// While no member answers, the Redis nodes do not answer for a moment: a client that uses them directly keeps its lease,
+// and is granted others.
+func TestRedisBlipWithoutMembers(t *testing.T) {
+	t.Parallel()
+	nodes, flags := startRedis(t, 3, "1m")
+	c := newTrio(t)
+	for i := range c.commands {
+		c.commands[i] = append(c.commands[i], flags...)
+		c.start(i)
+	}
+	c.complete()
+	must(t, c.env(), leased, "policy", "set", "report/*", "--mode=efficiency")
+	user, err := client.Dial(t.Context(), c.apis)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = user.Close(context.Background()) })
+	const ttl = 9 * time.Second
+	held, err := user.Acquire(t.Context(), "report/held", lease.WithTTL(ttl))
+	require.NoError(t, err)
+	for _, member := range c.servers {
+		member.signal(syscall.SIGSTOP)
+		defer member.signal(syscall.SIGCONT)
+	}
+	nodes[0].Pause()
+	nodes[1].Pause()
+	first := make(chan error, 1)
+	go func() { // its failure sends the client to the members
+		l, err := user.TryAcquire(t.Context(), "report/first")
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		first <- err
+	}()
+	<-time.After(700 * time.Millisecond)
+	nodes[0].Resume()
+	nodes[1].Resume()
+	for began := time.Now(); time.Since(began) < 2*ttl; <-time.After(100 * time.Millisecond) {
+		l, err := user.TryAcquire(t.Context(), "report/other")
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		if err != nil {
+			t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
+		}
+		require.NoError(t, held.Err())
+	}
+	require.NoError(t, <-first)
+	l, err := user.TryAcquire(t.Context(), "report/other")
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+}
+
 // HTTP calls that a follower has forwarded to a leader that hangs are answered by the next leader, or with an error if
 // they cannot be repeated. A watch ends with an error.
 func TestHungLeaderOverHTTP(t *testing.T) {
