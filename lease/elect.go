@@ -70,16 +70,23 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed
 	defer c.leave(&call)
 
 	var last Leader
+	var lastSince time.Time
 	first := true
 	again := func(err error, _ time.Duration) bool { return !clientcore.Final(err) }
 	err = c.retry(ctx, c.clock.Now(), again, func() error {
 		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader
+			var since time.Time
 			if len(s.Holders) > 0 {
-				now = Leader{Holder: s.Holders[0].Holder, Token: s.Holders[0].Token, Metadata: s.Holders[0].Metadata}
+				h := s.Holders[0]
+				now = Leader{Holder: h.Holder, Token: h.Token, Metadata: h.Metadata}
+				if h.Token == fencing.None { // a user without the right to see it
+					since = h.Since
+				}
 			}
-			if first || now.Token != last.Token {
-				first, last = false, now
+			same := now.Token == last.Token && now.Holder == last.Holder && since.Equal(lastSince)
+			if first || !same {
+				first, last, lastSince = false, now, since
 				changed(now)
 			}
 		})

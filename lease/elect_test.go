@@ -149,3 +149,37 @@ func TestObserveReportsEachLeaderOnce(t *testing.T) {
 		require.Equal(t, []lease.Leader{{}, {Holder: "tester", Token: l.Token()}, {}}, leaders)
 	})
 }
+
+// hidesTokens is a backend as users see it who may not break locks.
+type hidesTokens struct{ engine.Backend }
+
+func (b hidesTokens) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
+	return b.Backend.Watch(ctx, resource, func(s engine.Status) {
+		for i := range s.Holders {
+			s.Holders[i].Token = fencing.None
+		}
+		changed(s)
+	})
+}
+
+// An observer to whom the service does not show tokens sees each leader.
+func TestObserveWithoutTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		observer, err := lease.New(hidesTokens{s.memory})
+		require.NoError(t, err)
+		defer observer.Close(t.Context())
+		var leaders []lease.Leader
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = observer.Observe(ctx, "a", func(l lease.Leader) { leaders = append(leaders, l) }) }()
+		synctest.Wait()
+		for range 2 {
+			l := s.acquire()
+			time.Sleep(time.Second)
+			require.NoError(t, l.Release(t.Context()))
+			synctest.Wait()
+		}
+		require.Equal(t, []lease.Leader{{}, {Holder: "tester"}, {}, {Holder: "tester"}, {}}, leaders)
+	})
+}

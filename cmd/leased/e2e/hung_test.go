@@ -149,9 +149,9 @@ func TestHungLeaderOverHTTP(t *testing.T) {
 	require.Contains(t, last, "the member no longer leads")
 }
 
-// postTo makes a call of the HTTP API.
+// postTo makes a call of the HTTP API, for a minute at most.
 func postTo(t *testing.T, url, body string) *http.Response {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err == nil {
