@@ -38,6 +38,8 @@ type Backend struct {
 	grants grants
 	spread spread
 
+	unreleased atomic.Int64 // releases that are sent to a node again
+
 	authority atomic.Pointer[authority] // of the newest topology that was used
 
 	ctx           context.Context // ends with Close

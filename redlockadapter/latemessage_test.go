@@ -2,12 +2,16 @@ package redlockadapter_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -142,5 +146,50 @@ func TestPausedNodeResumes(t *testing.T) {
 		nonce++
 		_, err = b.Acquire(testContext(t), session, longTTL, request(nonce, "a"))
 		return err == nil
+	})
+}
+
+// A server that hung executes acquires when it continues, long after they were released elsewhere. The process sends
+// the releases until the server confirms them, so the locks are free on that node soon.
+func TestHungNodeGetsReleases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, session := f.backend(t), engine.NewSessionID()
+		hung := f.nodes[0]
+		hung.setDelay(5 * time.Second)
+		var names []fencing.Resource
+		for i := range 10 {
+			names = append(names, fencing.Resource(fmt.Sprint("lock-", i)))
+			held, err := b.Acquire(t.Context(), session, virtualTTL, request(engine.Nonce(i+1), names[i]))
+			require.NoError(t, err)
+			require.NoError(t, b.Release(t.Context(), held))
+		}
+		advance(5 * time.Second)
+		hung.setDelay(0)
+		require.Positive(t, hung.countAcquires(), "it has executed an acquire")
+		advance(virtualTTL / 2)
+		for _, name := range names {
+			require.Empty(t, hung.mini.HGet("{leased}:"+hung.server()+":lock:"+string(name), "nonce"), name)
+		}
+	})
+}
+
+// A node that missed a break and got the holder's release does not change how the lease ended.
+func TestBrokenLeaseEndsBroken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, session := f.backend(t), engine.NewSessionID()
+		held, err := b.Acquire(t.Context(), session, virtualTTL, request(1, "a"))
+		require.NoError(t, err)
+		require.NoError(t, b.Break(t.Context(), "a", held.Token))
+		synctest.Wait() // until all nodes have received it
+		for _, n := range f.nodes[:2] {
+			n.mini.HDel("{leased}:"+n.server()+":lock:a", "broken")
+		}
+		how, err := b.Ended(t.Context(), "a", session, 1)
+		require.NoError(t, err)
+		require.Equal(t, "broken", how)
 	})
 }

@@ -102,12 +102,13 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 	if err != nil {
 		return "", err
 	}
+	how := "expired"
 	for _, r := range found {
-		if s, n := AttemptOf(r.Ended); s == session && n == nonce {
-			return string(r.Cause), nil
+		if s, n := AttemptOf(r.Ended); s == session && n == nonce && how != string(scripts.Broken) {
+			how = string(r.Cause) // its holder may have released a broken lease
 		}
 	}
-	return "expired", nil
+	return how, nil
 }
 
 // Break takes the lease with this token away from its holder.

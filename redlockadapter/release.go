@@ -2,6 +2,7 @@ package redlockadapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -72,7 +73,7 @@ func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scrip
 	request.Answer = func(node int, got redisconn.Reply) {
 		r.answered(got)
 		if got.Err != nil {
-			b.releaseLater(h, node, 0)
+			b.releaseLater(h, cause, node)
 		}
 	}
 	return request
@@ -123,23 +124,38 @@ func (a *attempt) sendRelease(wake scripts.Wake, send func(*redisconn.Conn, *red
 	return r
 }
 
-// releaseRetries are the delays after which a failed release is sent to a node again.
-// After that the lock expires on the node.
-var releaseRetries = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
+const (
+	// The pause before a failed release is sent to a node again grows from minReleasePause to maxReleasePause. A server
+	// that hung may execute the acquire when it continues, so the release is sent for releaseTime.
+	minReleasePause = 100 * time.Millisecond
+	maxReleasePause = 5 * time.Second
+	releaseTime     = 10 * time.Minute
+	// maxUnreleased bounds the releases that are sent again. Locks beyond that expire on the node.
+	maxUnreleased = 10_000
+)
 
-// releaseLater sends a release again to a node that failed. Otherwise the node would
+// releaseLater sends a release again to a node that failed, until the node confirms it. Otherwise the node would
 // keep the lock until its TTL has passed.
-func (b *Backend) releaseLater(h *engine.Held, node, retry int) {
-	if retry == len(releaseRetries) || releaseRetries[retry] > h.TTL || b.ctx.Err() != nil {
+func (b *Backend) releaseLater(h *engine.Held, cause scripts.Cause, node int) {
+	if b.unreleased.Add(1) > maxUnreleased {
+		b.unreleased.Add(-1)
 		return
 	}
-	request := b.releaseRequest(h, scripts.Released, scripts.WakeNext, true, nil)
-	request.Answer = func(node int, got redisconn.Reply) {
-		if got.Err != nil {
-			b.releaseLater(h, node, retry+1)
-		}
+	request := b.releaseRequest(h, cause, scripts.WakeNext, true, nil)
+	pause, began := minReleasePause, b.clock.Now()
+	again := func() {
+		time.AfterFunc(pause, func() { b.nodes[node].Send(request) })
+		pause = min(4*pause, maxReleasePause)
 	}
-	time.AfterFunc(releaseRetries[retry], func() { b.nodes[node].Send(request) })
+	request.Answer = func(_ int, got redisconn.Reply) {
+		if got.Err == nil || errors.Is(got.Err, redisconn.ErrLife) || b.ctx.Err() != nil ||
+			b.clock.Now().Since(began) > releaseTime {
+			b.unreleased.Add(-1)
+			return
+		}
+		again()
+	}
+	again()
 }
 
 // Release ends a lease, whichever process acquired it. A lease without a name was never
