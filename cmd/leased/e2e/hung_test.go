@@ -79,7 +79,7 @@ func TestRedisBlipWithoutMembers(t *testing.T) {
 	user, err := client.Dial(t.Context(), c.apis)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = user.Close(context.Background()) })
-	const ttl = 9 * time.Second
+	const ttl = 6 * time.Second
 	held, err := user.Acquire(t.Context(), "report/held", lease.WithTTL(ttl))
 	require.NoError(t, err)
 	for _, member := range c.servers {
@@ -99,7 +99,7 @@ func TestRedisBlipWithoutMembers(t *testing.T) {
 	<-time.After(700 * time.Millisecond)
 	nodes[0].Resume()
 	nodes[1].Resume()
-	for began := time.Now(); time.Since(began) < 2*ttl; <-time.After(100 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 3*ttl; <-time.After(100 * time.Millisecond) {
 		l, err := user.TryAcquire(t.Context(), "report/other")
 		if err == nil {
 			err = l.Release(t.Context())
