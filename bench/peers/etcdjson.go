@@ -78,9 +78,8 @@ func (c *etcdJSONClient) Acquire(ctx context.Context, name string) (load.Held, e
 			Revision uint64 `json:"revision,string"`
 		} `json:"header"`
 	}
-	err := c.post(ctx, "lock/lock", map[string]any{"name": base64.StdEncoding.EncodeToString([]byte(name)), "lease": c.lease},
-		&held)
-	if err != nil {
+	encoded := base64.StdEncoding.EncodeToString([]byte(name))
+	if err := c.post(ctx, "lock/lock", map[string]any{"name": encoded, "lease": c.lease}, &held); err != nil {
 		return nil, err
 	}
 	return lock{held.Header.Revision, func(ctx context.Context) error {

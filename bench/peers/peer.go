@@ -85,8 +85,8 @@ type MemoryReporter interface {
 // empty to build it.
 func Kinds(program string) []Kind {
 	ours := leasedKinds(program)
-	return slices.Concat(ours, []Kind{etcdKind(), etcdJSONKind(), zooKeeperKind(), consulKind()}, redisKinds(), postgresKinds(),
-		guardedKinds(ours[0]))
+	replicated := []Kind{etcdKind(), etcdJSONKind(), zooKeeperKind(), consulKind()}
+	return slices.Concat(ours, replicated, redisKinds(), postgresKinds(), guardedKinds(ours[0]))
 }
 
 // nodes is the number of servers of a replicated service.

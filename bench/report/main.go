@@ -14,7 +14,8 @@ func main() {
 	goals := flag.String("goals", "GOALS.md", "file for the goals")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
-			"usage: report [-docs FOLDER] [-goals FILE] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
+			"usage: report [-docs FOLDER] [-goals FILE] FILE...\n"+
+				"Files are results (.json), or the output of Go benchmarks (.txt).")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
