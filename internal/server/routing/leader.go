@@ -36,8 +36,8 @@ func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
 // ErrLeaderChanged means that a member no longer leads, and has not answered for a while.
 var ErrLeaderChanged = errors.New("the member no longer leads, and does not answer")
 
-// leaderCheck is the time between two looks at the leader. A member that no longer leads at two of them has had the time
-// to answer.
+// leaderCheck is the time between two looks at the leader. A member that no longer leads at two of them has had time to
+// answer.
 const leaderCheck = 500 * time.Millisecond
 
 // WhileLeads returns a context that ends with ErrLeaderChanged some time after the member at an address has ceased to
