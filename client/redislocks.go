@@ -254,8 +254,8 @@ func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
 	return errs
 }
 
-// renewAnyhow extends leases through a member and directly at the same time, since either may not answer for longer than
-// a lease lasts. It returns when all are extended, or when both have answered.
+// renewAnyhow extends leases through a member and directly at the same time, since either may not answer for longer
+// than a lease lasts. It returns when all are extended, or when both have answered.
 func (e *redisLocks) renewAnyhow(ctx context.Context, leases []engine.Held) []error {
 	results := make(chan []error, 2)
 	missing := 1

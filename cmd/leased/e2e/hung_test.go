@@ -64,8 +64,8 @@ func TestHungMember(t *testing.T) {
 	}
 }
 
-// While no member answers, the Redis nodes do not answer for a moment: a client that uses them directly keeps its lease,
-// and is granted others.
+// While no member answers, the Redis nodes do not answer for a moment. A client that uses them directly keeps its
+// lease, and is granted others.
 func TestRedisBlipWithoutMembers(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "1m")

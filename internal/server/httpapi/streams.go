@@ -33,7 +33,8 @@ func (x *exchange) stream(service any, m *grpc.StreamDesc) {
 		defer done()
 		// What was sent cannot be taken back, and a file can be read only once.
 		mayForward := func() bool { return s.contentType == "" && !s.received }
-		return x.orForward(chained.Context(), mayForward, !m.ClientStreams, func() error { return m.Handler(service, chained) })
+		run := func() error { return m.Handler(service, chained) }
+		return x.orForward(chained.Context(), mayForward, !m.ClientStreams, run)
 	})
 	switch gone := x.r.Context().Err() != nil; {
 	case err == nil || x.forwarded:
