@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -55,4 +57,51 @@ def test_election(service: Member) -> None:
                 assert lease.token > 0
                 if turns == 2:
                     break
+    run(test)
+
+
+def test_cancellation_stays_that_of_the_caller(service: Member) -> None:
+    """httpx cancels the task that connects. That is not the task of the caller, whose timeouts work."""
+    async def test() -> None:
+        async with leased.aio.Client(service.url.replace("127.0.0.1", "localhost")) as client:
+            async with client.lock("aio/timeout"):
+                task = asyncio.current_task()
+                assert task is not None and task.cancelling() == 0
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await asyncio.sleep(60)
+            held = await client.lock("aio/timeout").acquire()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.lock("aio/timeout").acquire()
+            await held.release()
+    run(test)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_only_the_caller_cancels_a_call(service: Member, cancelled: bool) -> None:
+    """A request that is cancelled by anybody else is repeated, and one that ignores its end is left nevertheless."""
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as client:
+            exchange, sent = client._exchange, asyncio.Event()
+
+            async def stray(endpoint: Any, call: Any) -> Mapping[str, Any]:
+                if call.method != "acquire" or sent.is_set():
+                    return await exchange(endpoint, call)
+                sent.set()
+                if not cancelled:
+                    raise asyncio.CancelledError
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+                return await exchange(endpoint, call)
+
+            client._exchange = stray  # type: ignore[assignment]
+            work = asyncio.create_task(client.lock("aio/stray").acquire())
+            await sent.wait()
+            if cancelled:
+                work.cancel()
+                await asyncio.wait([work])
+                assert work.cancelled()
+                work = asyncio.create_task(client.lock("aio/stray", wait=60).acquire())
+            await (await work).release()
     run(test)

@@ -13,7 +13,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -197,10 +197,8 @@ class Client:
         for _ in self._endpoints.all:
             endpoint = self._endpoints.get()
             try:
-                if call.each is not None:
-                    return await self._stream(endpoint, call)
-                async with asyncio.timeout(call.limit):
-                    response = await self._http.send(self._request(endpoint, call))
+                async with asyncio.timeout(call.limit if call.each is None else None):
+                    return await _apart((self._exchange if call.each is None else self._stream)(endpoint, call))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 cause = error
                 self._endpoints.leave(endpoint)
@@ -208,8 +206,11 @@ class Client:
             except (httpx.HTTPError, TimeoutError) as error:
                 self._endpoints.leave(endpoint)
                 raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
-            return self._answered(endpoint, call, response, response.content)
         raise self._endpoints.unreachable(cause)
+
+    async def _exchange(self, endpoint: Endpoint, call: Call) -> Answer:
+        response = await self._http.send(self._request(endpoint, call))
+        return self._answered(endpoint, call, response, response.content)
 
     async def _stream(self, endpoint: Endpoint, call: Call) -> Answer:
         assert call.each is not None
@@ -264,3 +265,14 @@ class Client:
     def _forget(self) -> None:
         self._core.forget()
         self._core.closed = True
+
+
+async def _apart(call: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a call of httpx in a task of its own: anyio cancels its task to connect, and does not uncancel it."""
+    result: Answer | BaseException
+    [result] = await asyncio.gather(call, return_exceptions=True)
+    if isinstance(result, asyncio.CancelledError):
+        raise httpx.ReadError("the request was cancelled")
+    if isinstance(result, BaseException):
+        raise result
+    return result
