@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import leased
+import leased.aio
 from conftest import ROOT, Member, eventually
 from leased._clock import format_duration, parse_duration
 from leased._transport import Endpoint
@@ -276,3 +277,16 @@ with leased.Client(sys.argv[1], ttl=9.0) as client:
 """
     subprocess.run([sys.executable, "-c", program, service.url], check=True, timeout=120,
                    env={**os.environ, "PYTHONPATH": str(ROOT / "sdk/python/src")})
+
+
+@pytest.mark.parametrize("new", [leased.Client, leased.aio.Client])
+def test_secret_of_a_file(new: Any) -> None:
+    """The newline at the end of a file is no part of the secret, and no exception shows a secret."""
+    for secret in ("s3cret\n", " s3cret\r\n"):
+        client = new(secret=secret)
+        headers = client._transport.headers if new is leased.Client else client._http.headers
+        assert headers["Authorization"] == "Bearer s3cret"
+    for secret in ("s3cret\ns3cret", "s3crét", "\n"):
+        with pytest.raises(leased.Invalid, match="secret") as refused:
+            new(secret=secret)
+        assert "s3cr" not in str(refused.value)

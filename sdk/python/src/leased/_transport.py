@@ -81,9 +81,7 @@ class Transport:
 
     def __init__(self, endpoints: Endpoints, secret: str | None, context: ssl.SSLContext | None) -> None:
         self.endpoints = endpoints
-        self.headers = {"Content-Type": "application/json", "User-Agent": "leased-python"}
-        if secret is not None:
-            self.headers["Authorization"] = "Bearer " + secret
+        self.headers = {"Content-Type": "application/json", "User-Agent": "leased-python", **authorization(secret)}
         self.context = context
         self.lock = threading.Lock()
         self.idle: list[tuple[Endpoint, http.client.HTTPConnection]] = []
@@ -174,6 +172,17 @@ class Transport:
             if connection.sock is not None:
                 socket.close(connection.sock.detach())  # without the end of TLS, which is the parent's
         self.idle = []
+
+
+def authorization(secret: str | None) -> dict[str, str]:
+    """Return the header for a secret. The newline at the end of a file is no part of a secret."""
+    if secret is None:
+        return {}
+    secret = secret.strip()
+    if not (secret and secret.isascii() and secret.isprintable()):
+        raise Invalid("the secret is empty, or has other characters than printable ASCII",
+                      "pass the secret of a user, as 'leased user add' prints it")
+    return {"Authorization": "Bearer " + secret}
 
 
 def _alive(connection: http.client.HTTPConnection) -> bool:

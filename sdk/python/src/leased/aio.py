@@ -21,7 +21,7 @@ import httpx
 
 from ._client import _clients
 from ._core import Answer, Call, Core, Grant, Pause, Steps, Wanted, resources
-from ._transport import LEADER, Endpoint, Endpoints
+from ._transport import LEADER, Endpoint, Endpoints, authorization
 from .errors import Held, Invalid, LeasedError, Uncertain
 from .fencing import Fenced
 
@@ -109,9 +109,8 @@ class Client:
     def __init__(self, endpoints: str | Sequence[str] = "http://127.0.0.1:7420", *, secret: str | None = None,
                  ssl_context: ssl.SSLContext | None = None, holder: str | None = None, ttl: float = 10.0) -> None:
         self._endpoints = Endpoints(endpoints)
-        headers = {"Authorization": "Bearer " + secret} if secret is not None else {}
-        self._http = httpx.AsyncClient(headers=headers, verify=ssl_context if ssl_context is not None else True,
-                                       limits=httpx.Limits(max_connections=None))
+        self._http = httpx.AsyncClient(headers=authorization(secret), limits=httpx.Limits(max_connections=None),
+                                       verify=ssl_context if ssl_context is not None else True)
         self._wake = asyncio.Event()
         self._core = Core(holder or f"{socket.gethostname()}:{os.getpid()}", ttl, Lost, self._wake.set)
         self._task: asyncio.Task[None] | None = None
