@@ -30,6 +30,8 @@ def test_psycopg(client: leased.Client, database: str) -> None:
             new.fence(connection)
     with pytest.raises(leased.LeasedError, match="not fence/other"):
         new.fence(None, "fence/other")
+    with pytest.raises(leased.Invalid, match="not open"):
+        new.fence(None)
     new.release()
 
 
@@ -50,6 +52,9 @@ def test_django(client: leased.Client, database: str) -> None:
     settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres",
                                               "USER": "postgres", "HOST": host, "PORT": port}})
     old, new = stale(client, "fence/django")
+    assert connection.connection is None, "Django connects late"
+    with pytest.raises(leased.Invalid, match="autocommit"):
+        new.fence(connection)
     with transaction.atomic():
         new.fence(connection)
     with pytest.raises(leased.StaleToken), transaction.atomic():

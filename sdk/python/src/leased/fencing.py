@@ -101,15 +101,17 @@ class Fenced:
         A set admits its token for each of its locks, unless resource names the one that guards
         the write.
         """
+        names = self.guards(resource)
         _check_transaction(connection)
-        for name in self.guards(resource):
+        for name in names:
             with _refusals(name, self.token):
                 _execute(connection, _FENCE, (name, self.token))
 
     async def afence(self, connection: Any, resource: str | None = None) -> None:
         """fence, for an asynchronous connection of psycopg or SQLAlchemy."""
+        names = self.guards(resource)
         _check_transaction(getattr(connection, "sync_connection", connection))
-        for name in self.guards(resource):
+        for name in names:
             with _refusals(name, self.token):
                 await (getattr(connection, "exec_driver_sql", None) or connection.execute)(_FENCE, (name, self.token))
 
@@ -148,8 +150,11 @@ def _refusals(name: str, token: int) -> Iterator[None]:
 
 def _check_transaction(connection: Any) -> None:
     """Refuse a connection that would commit the fence before the writes."""
+    getattr(connection, "ensure_connection", lambda: None)()  # Django connects late
     driver = getattr(connection, "connection", connection)  # of SQLAlchemy and Django
     driver = getattr(driver, "dbapi_connection", driver)
+    if driver is None:
+        raise Invalid("the connection is not open", "connect, begin a transaction, fence, write, and commit")
     info = getattr(driver, "info", None)
     if getattr(driver, "autocommit", False) and getattr(info, "transaction_status", None) == 0:
         raise Invalid("the connection is in autocommit mode and outside a transaction: the fence would guard nothing",
