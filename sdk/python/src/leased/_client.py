@@ -48,6 +48,10 @@ class Lost(threading.Event):
         """Report whether the lease is lost or has passed its deadline."""
         return super().is_set() or self._grant.expired()
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost, or for some seconds, and report whether it is lost."""
+        return super().wait(timeout) or self.is_set()
+
 
 class Lease(Fenced):
     """A lock that the caller holds, with its fencing token.
