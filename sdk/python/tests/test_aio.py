@@ -105,3 +105,14 @@ def test_only_the_caller_cancels_a_call(service: Member, cancelled: bool) -> Non
                 work = asyncio.create_task(client.lock("aio/stray", wait=60).acquire())
             await (await work).release()
     run(test)
+
+
+def test_block_that_ends_in_another_task(service: Member) -> None:
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as client:
+            lock = client.lock("aio/elsewhere")
+            await asyncio.create_task(lock.__aenter__())
+            await lock.__aexit__(None, None, None)
+            async with client.lock("aio/elsewhere", wait=0):
+                pass
+    run(test)

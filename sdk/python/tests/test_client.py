@@ -290,3 +290,16 @@ def test_secret_of_a_file(new: Any) -> None:
         with pytest.raises(leased.Invalid, match="secret") as refused:
             new(secret=secret)
         assert "s3cr" not in str(refused.value)
+
+
+def test_block_that_ends_in_another_thread(client: leased.Client, other: leased.Client) -> None:
+    """Such as that of a generator. A thread that has entered no block ends the newest one."""
+    lock = client.lock("s/elsewhere", permits=2)
+    stays = lock.__enter__()
+    with lock as leaves:
+        thread = threading.Thread(target=lock.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+        holders = other.inspect("s/elsewhere")["holders"]
+        assert [holder["token"] for holder in holders] == [stays.token] and leaves.token != stays.token
+    assert not other.inspect("s/elsewhere").get("holders")

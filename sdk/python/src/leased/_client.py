@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ._core import Call, Core, Grant, Pause, Steps, Wanted, resources
 from ._transport import Endpoints, Transport
@@ -87,13 +87,32 @@ class Lease(Fenced):
             raise cause
 
 
+class Entered(Generic[T]):
+    """The leases of a lock that were entered, the newest last, each with the thread or the task that did."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._leases: list[tuple[object, T]] = []
+
+    def push(self, owner: object, lease: T) -> None:
+        """Add a lease."""
+        with self._guard:
+            self._leases.append((owner, lease))
+
+    def pop(self, owner: object) -> T:
+        """Remove the newest lease of the owner. A block may end elsewhere: then the newest lease of all."""
+        with self._guard:
+            own = [i for i, (entered, _) in enumerate(self._leases) if entered == owner]
+            return self._leases.pop(own[-1] if own else -1)[1]
+
+
 class Lock(contextlib.ContextDecorator):
     """A lock to be taken: a context manager, and a decorator."""
 
     def __init__(self, client: Client, wanted: Wanted) -> None:
         self._client = client
         self._wanted = wanted
-        self._local = threading.local()
+        self._entered: Entered[Lease] = Entered()
 
     def acquire(self) -> Lease:
         """Take the lock and return the lease."""
@@ -101,14 +120,12 @@ class Lock(contextlib.ContextDecorator):
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        stack: list[Lease] = self._local.__dict__.setdefault("stack", [])
-        stack.append(lease)
+        self._entered.push(threading.get_ident(), lease)
         return lease
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        lease: Lease = self._local.stack.pop()
-        lease.__exit__(kind, error, trace)
+        self._entered.pop(threading.get_ident()).__exit__(kind, error, trace)
 
 
 class Client:

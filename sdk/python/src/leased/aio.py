@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import httpx
 
-from ._client import _clients
+from ._client import Entered, _clients
 from ._core import Answer, Call, Core, Grant, Pause, Steps, Wanted, resources
 from ._transport import LEADER, Endpoint, Endpoints, authorization
 from .errors import Held, Invalid, LeasedError, Uncertain
@@ -79,7 +79,7 @@ class Lock:
     def __init__(self, client: Client, wanted: Wanted) -> None:
         self._client = client
         self._wanted = wanted
-        self._leases: dict[asyncio.Task[Any] | None, list[Lease]] = {}
+        self._entered: Entered[Lease] = Entered()
 
     async def acquire(self) -> Lease:
         """Take the lock and return the lease."""
@@ -87,17 +87,12 @@ class Lock:
 
     async def __aenter__(self) -> Lease:
         lease = await self.acquire()
-        self._leases.setdefault(asyncio.current_task(), []).append(lease)
+        self._entered.push(asyncio.current_task(), lease)
         return lease
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
-        task = asyncio.current_task()
-        leases = self._leases[task]
-        lease = leases.pop()
-        if not leases:
-            del self._leases[task]
-        await lease.__aexit__(kind, error, trace)
+        await self._entered.pop(asyncio.current_task()).__aexit__(kind, error, trace)
 
 
 class Client:
