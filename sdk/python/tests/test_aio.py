@@ -57,6 +57,11 @@ def test_election(service: Member) -> None:
                 assert lease.token > 0
                 if turns == 2:
                     break
+            async with contextlib.aclosing(client.elect("aio/leads")) as leading:
+                async for lease in leading:
+                    break
+            async with client.lock("aio/leads", wait=0):
+                pass
     run(test)
 
 
@@ -115,4 +120,27 @@ def test_block_that_ends_in_another_task(service: Member) -> None:
             await lock.__aexit__(None, None, None)
             async with client.lock("aio/elsewhere", wait=0):
                 pass
+    run(test)
+
+
+def test_decorators(service: Member) -> None:
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as client:
+            @client.lock("aio/job")
+            async def work(n: int) -> int:
+                assert await client.try_lock("aio/job") is None
+                return n + 1
+
+            @client.locked("aio/job", ttl=9.0)
+            async def once() -> str:
+                return "ran"
+
+            assert await work(1) == 2
+            assert await asyncio.create_task(once()) == "ran"
+            async with client.lock("aio/job"):
+                assert await once() is None
+            decorators: list[Any] = [client.lock("aio/job"), client.locked("aio/job")]
+            for decorator in decorators:
+                with pytest.raises(TypeError, match="async def"):
+                    decorator(lambda: asyncio.sleep(0))
     run(test)

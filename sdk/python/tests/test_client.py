@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -139,7 +140,27 @@ def test_decorators_and_election(client: leased.Client, other: leased.Client) ->
         if len(turns) == 2:
             break
     assert turns[0] < turns[1]
+    with contextlib.closing(client.elect("leader")) as leading:
+        next(leading)
+        assert other.try_lock("leader") is None
     assert other.try_lock("leader") is not None
+
+
+def test_functions_that_return_before_they_run_are_no_jobs(client: leased.Client) -> None:
+    async def coroutine() -> None:
+        pass
+
+    def generator() -> Iterator[None]:
+        yield
+
+    async def both() -> AsyncIterator[None]:
+        yield
+
+    decorators: list[Any] = [client.lock("job"), client.locked("job")]
+    for job in (coroutine, generator, both):
+        for decorator in decorators:
+            with pytest.raises(TypeError, match="inside the function"):
+                decorator(job)
 
 
 def test_bad_calls_say_what_to_do(client: leased.Client, service: Member) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import socket
 import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -19,6 +20,7 @@ from ._transport import Endpoints, Transport
 from .errors import Held, LeasedError
 from .fencing import Fenced
 
+F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -127,6 +129,19 @@ class Lock(contextlib.ContextDecorator):
                  trace: TracebackType | None) -> None:
         self._entered.pop(threading.get_ident()).__exit__(kind, error, trace)
 
+    def __call__(self, job: F) -> F:
+        """Return a function that takes the lock for each call."""
+        _check_function(job)
+        return super().__call__(job)
+
+
+def _check_function(job: Any) -> None:
+    """Refuse a function whose call returns before its body has run: the lock would be released by then."""
+    if any(kind(job) for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+                                  inspect.isasyncgenfunction)):
+        raise TypeError(f"{job!r} would run after the lock is released; take the lock inside the function, or use "
+                        "leased.aio for a coroutine function")
+
 
 class Client:
     """A client of a leased service. One thread keeps all its leases alive.
@@ -164,12 +179,16 @@ class Client:
         except Held:
             return None
 
-    def locked(self, names: Names, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+    def locked(self, names: Names, *, ttl: float | None = None, shared: bool = False, permits: int = 0,
+               mode: str = "", metadata: Mapping[str, str] | None = None,
+               ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
         """Return a decorator for jobs: the function returns None at once if another caller runs it."""
         def decorate(job: Callable[P, R]) -> Callable[P, R | None]:
+            _check_function(job)
+
             @functools.wraps(job)
             def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
-                lease = self.try_lock(names, **options)
+                lease = self.try_lock(names, ttl=ttl, shared=shared, permits=permits, mode=mode, metadata=metadata)
                 if lease is None:
                     return None
                 with lease:
@@ -177,7 +196,7 @@ class Client:
             return run
         return decorate
 
-    def elect(self, name: str, *, ttl: float | None = None) -> Iterator[Lease]:
+    def elect(self, name: str, *, ttl: float | None = None) -> Generator[Lease, None, None]:
         """Campaign for leadership repeatedly. Each turn ends with the body of the loop:
 
             for lease in client.elect("leader"):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,6 +26,7 @@ from ._transport import LEADER, Endpoint, Endpoints, authorization
 from .errors import Held, Invalid, LeasedError, Uncertain
 from .fencing import Fenced
 
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -73,8 +75,11 @@ class Lease(Fenced):
             raise cause
 
 
-class Lock:
-    """A lock to be taken: an asynchronous context manager. Tasks may share it; each gets its own lease."""
+class Lock(contextlib.AsyncContextDecorator):
+    """A lock to be taken: an asynchronous context manager, and a decorator.
+
+    Tasks may share it; each gets its own lease.
+    """
 
     def __init__(self, client: Client, wanted: Wanted) -> None:
         self._client = client
@@ -93,6 +98,16 @@ class Lock:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
         await self._entered.pop(asyncio.current_task()).__aexit__(kind, error, trace)
+
+    def __call__(self, job: F) -> F:
+        """Return a coroutine function that takes the lock for each call."""
+        _check_function(job)
+        return super().__call__(job)
+
+
+def _check_function(job: Any) -> None:
+    if not inspect.iscoroutinefunction(job):
+        raise TypeError(f"{job!r} is not a coroutine function; define it with async def, or use leased.Client")
 
 
 class Client:
@@ -126,13 +141,17 @@ class Client:
         except Held:
             return None
 
-    def locked(self, names: Names, **options: Any) -> Callable[[Callable[P, Awaitable[R]]],
-                                                               Callable[P, Awaitable[R | None]]]:
+    def locked(self, names: Names, *, ttl: float | None = None, shared: bool = False, permits: int = 0,
+               mode: str = "", metadata: Mapping[str, str] | None = None,
+               ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]:
         """Return a decorator for jobs: the function returns None at once if another caller runs it."""
-        def decorate(job: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
+        def decorate(job: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | None]]:
+            _check_function(job)
+
             @functools.wraps(job)
             async def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
-                lease = await self.try_lock(names, **options)
+                lease = await self.try_lock(names, ttl=ttl, shared=shared, permits=permits, mode=mode,
+                                            metadata=metadata)
                 if lease is None:
                     return None
                 async with lease:
@@ -140,7 +159,7 @@ class Client:
             return run
         return decorate
 
-    async def elect(self, name: str, *, ttl: float | None = None) -> AsyncIterator[Lease]:
+    async def elect(self, name: str, *, ttl: float | None = None) -> AsyncGenerator[Lease, None]:
         """Campaign for leadership repeatedly. Each turn ends with the body of the loop.
 
         Use contextlib.aclosing to end the last turn at the end of the loop.
