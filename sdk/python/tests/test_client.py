@@ -324,3 +324,19 @@ def test_block_that_ends_in_another_thread(client: leased.Client, other: leased.
         holders = other.inspect("s/elsewhere")["holders"]
         assert [holder["token"] for holder in holders] == [stays.token] and leaves.token != stays.token
     assert not other.inspect("s/elsewhere").get("holders")
+
+
+def test_sessions_of_other_ttls_end(client: leased.Client, other: leased.Client) -> None:
+    """A session that is not used for one TTL ends. A waiter uses its session."""
+    for ttl in (1.0, 1.1, 1.2):
+        client.lock("s/ttl", ttl=ttl).acquire().release()
+    client.lock("s/ttl").acquire().release()
+    with other.lock("s/ttl"):
+        waiter = threading.Thread(target=lambda: client.lock("s/ttl", ttl=1.3).acquire().release())
+        waiter.start()
+        eventually("the idle sessions end", lambda: set(client._core.sessions) == {client._core.ttl, 1.3})
+        session = client._core.sessions[1.3]
+        time.sleep(3.0)
+        assert client._core.sessions[1.3] is session
+    waiter.join()
+    eventually("the last session ends", lambda: len(client._core.kept) == 1)

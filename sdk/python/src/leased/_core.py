@@ -61,6 +61,8 @@ class KeepAlive:
     renewed: Instant  # from when the TTL counts: before the request was sent
     grants: set[Grant] = field(default_factory=set)
     nonce: int = 0
+    attempts: set[int] = field(default_factory=set)  # nonces of the calls under way
+    used: Instant = field(default_factory=Instant.now)  # when it last had a lease or an attempt
     busy: bool = False  # a renewal is under way
     doubt: bool = False  # a lease may be lost: the next renewal tells
     watched: bool = False  # a stream reports losses
@@ -192,7 +194,7 @@ class Core:
                     left = min(left, ANSWER_LIMIT - 5.0)  # it has no place in a queue that a copy could take over
                 body["wait"] = format_duration(left)
                 sent = Instant.now()
-                answer = yield Call("acquire", body, min(ANSWER_LIMIT, left + 5.0))
+                answer = yield from self._ask(Call("acquire", body, min(ANSWER_LIMIT, left + 5.0)), session, nonce)
                 return (yield from self._granted(answer, sent, session, nonce))
             except ModeMismatch as error:
                 if wanted.mode or not error.mode:
@@ -243,8 +245,9 @@ class Core:
         """Return the open session for leases of this TTL."""
         with self.lock:
             session = self.sessions.get(ttl)
-        if session is not None and session.left() > 0:
-            return session
+            if session is not None and session.left() > 0:
+                session.used = Instant.now()
+                return session
         sent = Instant.now()
         answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
                             max(1.0, min(ttl, 5.0)))
@@ -261,6 +264,15 @@ class Core:
         self.wake()
         self._check_open()
         return session
+
+    def _ask(self, call: Call, session: KeepAlive | None, nonce: int) -> Steps[Answer]:
+        """Make the call of an attempt. Its session is in use meanwhile."""
+        attempts = session.attempts if session is not None else set()
+        attempts.add(nonce)
+        try:
+            return (yield call)
+        finally:
+            attempts.discard(nonce)
 
     def _retire(self, session: KeepAlive | None) -> None:
         """Do not use a session for new leases."""
@@ -357,6 +369,7 @@ class Core:
         expired: list[Grant] = []
         pause = 60.0
         with self.lock:
+            self._retire_idle()
             current = set(self.sessions.values())
             for kept in list(self.kept):
                 idle = not kept.grants and kept not in current
@@ -380,6 +393,14 @@ class Core:
         for grant in expired:
             grant.end(_expired(grant))
         return todo, watches, max(0.0, pause)
+
+    def _retire_idle(self) -> None:
+        """Keep the session of the default TTL, and those that were used in the last TTL."""
+        for ttl, session in list(self.sessions.items()):
+            if ttl == self.ttl or session.grants or session.attempts:
+                session.used = Instant.now()
+            elif session.used.elapsed() > session.ttl:
+                del self.sessions[ttl]
 
     def _renew(self, kept: KeepAlive) -> Steps[None]:
         """Renew a session or a lease repeatedly, until a member answers or it has ended."""
