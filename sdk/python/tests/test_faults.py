@@ -108,8 +108,9 @@ def test_closed_client_ends_its_waiters(service: Member, other: leased.Client) -
     client.close()
     waiter.join(60)
     assert "closed" in str(failed[0]) and mine.lost.is_set()
-    with pytest.raises(leased.LeasedError, match="closed"):
-        client.lock("s/closing").acquire()
+    for call in (client.lock("s/closing").acquire, lambda: client.inspect("s/closing")):
+        with pytest.raises(leased.Invalid, match="closed"):
+            call()
     held.release()
     taken = other.lock("s/mine", wait=60).acquire()
     taken.release()
@@ -260,3 +261,14 @@ def test_renewal_without_a_thread(service: Member, monkeypatch: pytest.MonkeyPat
             patch.setattr(client, "_spawn", fail)
             eventually("renewals", lambda: renewals.count("renew") > 3)
         assert not lease.lost.is_set()
+
+
+def test_limit_of_a_try(service: Member) -> None:
+    """An attempt that does not wait ends soon, whatever fails."""
+    with leased.Client("http://127.0.0.1:1", ttl=60.0) as nobody, pytest.raises(leased.Unavailable) as unreachable:
+        began = time.monotonic()
+        nobody.try_lock("s/try")
+    assert unreachable.value.code == "unreachable" and time.monotonic() - began < 30
+    with leased.Client(service.url, ttl=1.0) as client, pytest.raises(leased.LeaseLost):
+        intercept(client, lambda method, body: time.sleep(1.1))  # slower than the TTL
+        client.try_lock("s/try")

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ._clock import Instant, format_duration, parse_duration
-from .errors import Held, LeasedError, LeaseLost, ModeMismatch, Unavailable, Uncertain
+from .errors import Held, Invalid, LeasedError, LeaseLost, ModeMismatch, Unavailable, Uncertain
 
 T = TypeVar("T")
 Answer = Mapping[str, Any]
 
 ANSWER_LIMIT = 15.0  # seconds until a call counts as lost
-REPEAT = 5.0  # seconds for which a read is repeated
+REPEAT = 5.0  # seconds for which a read is repeated, and an acquire beyond its wait if the service does not serve it
 FOREVER = 3600.0  # the longest wait of one call
 DRIFT = 0.01  # of the TTL: clocks may run at slightly different rates
 KNOWN_MODES = 10_000  # locks whose mode is remembered
@@ -130,6 +130,10 @@ class Wanted:
     mode: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
+    def late(self, began: Instant, ttl: float) -> bool:
+        """Report whether the caller gives up: a service that does not serve it gets a little longer than the wait."""
+        return self.wait is not None and began.elapsed() > self.wait + min(ttl, REPEAT)
+
     def body(self, holder: str) -> dict[str, Any]:
         body: dict[str, Any] = {"holder": holder}
         if len(self.resources) == 1:
@@ -209,10 +213,12 @@ class Core:
             except LeaseLost:  # the next renewal tells whether the session is gone
                 self._retire(session)
                 session = None
+                if wanted.late(began, ttl):
+                    raise
             except (Unavailable, Uncertain) as error:
                 failures += 1
                 doubt = doubt or isinstance(error, Uncertain) and session is not None
-                if wanted.wait is not None and began.elapsed() > wanted.wait + ttl:
+                if wanted.late(began, ttl):
                     self._unwant(session if doubt else None, nonce)
                     raise
             except LeasedError:  # the service refused this copy of the attempt
@@ -229,7 +235,7 @@ class Core:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LeasedError("the client is closed")
+            raise Invalid("the client is closed", "create another one")
 
     def _learn(self, name: str, mode: str) -> None:
         if len(self.modes) >= KNOWN_MODES:
@@ -343,6 +349,7 @@ class Core:
         began = Instant.now()
         failures = 0
         while True:
+            self._check_open()
             try:
                 return (yield call)
             except (Unavailable, Uncertain):

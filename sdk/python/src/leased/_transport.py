@@ -73,7 +73,9 @@ class Endpoints:
                 return Invalid(f"the certificate of {tried} is not trusted: {link}",
                                "pass an ssl_context that trusts the authority of the service")
             link = link.__cause__ or link.__context__
-        return Unavailable(f"no member of the lock service can be reached at {tried}: {cause}")
+        error = Unavailable(f"no member of the lock service can be reached at {tried}: {cause}")
+        error.code = "unreachable"
+        return error
 
 
 class Transport:
