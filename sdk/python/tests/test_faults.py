@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.server
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -108,7 +109,8 @@ def test_closed_client_ends_its_waiters(service: Member, other: leased.Client) -
     client.close()
     waiter.join(60)
     assert "closed" in str(failed[0]) and mine.lost.is_set()
-    for call in (client.lock("s/closing").acquire, lambda: client.inspect("s/closing")):
+    calls: list[Callable[[], object]] = [client.lock("s/closing").acquire, lambda: client.inspect("s/closing")]
+    for call in calls:
         with pytest.raises(leased.Invalid, match="closed"):
             call()
     held.release()
@@ -272,3 +274,19 @@ def test_limit_of_a_try(service: Member) -> None:
     with leased.Client(service.url, ttl=1.0) as client, pytest.raises(leased.LeaseLost):
         intercept(client, lambda method, body: time.sleep(1.1))  # slower than the TTL
         client.try_lock("s/try")
+
+
+def test_timeout_of_the_caller(client: leased.Client, other: leased.Client) -> None:
+    """A TimeoutError that a signal handler raises ends the call. It is no failure of the network."""
+    def stop(number: int, frame: Any) -> None:
+        raise TimeoutError("the time of the caller is over")
+
+    known = signal.signal(signal.SIGALRM, stop)
+    try:
+        with other.lock("s/alarm"):
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            with pytest.raises(TimeoutError, match="of the caller"):
+                client.lock("s/alarm", wait=8).acquire()
+            eventually("no waiter", lambda: not other.inspect("s/alarm").get("waiters"))
+    finally:
+        signal.signal(signal.SIGALRM, known)

@@ -12,9 +12,11 @@ import threading
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
+from ._clock import Instant
 from ._core import Answer, Call
 from .errors import Invalid, LeasedError, Unavailable, Uncertain, from_answer
 
+CONNECT_LIMIT = 3.0  # seconds
 LEADER = "Leased-Leader"  # the header of an answer with the address of the leader
 
 
@@ -93,9 +95,11 @@ class Transport:
         cause: Exception | None = None
         for _ in self.endpoints.all:
             endpoint = self.endpoints.get()
+            began = Instant.now()
             try:
                 connection = self._connect(endpoint, call.limit)
             except OSError as error:
+                _check_ours(error, began, min(call.limit, CONNECT_LIMIT))
                 cause = error
                 self.endpoints.leave(endpoint)
                 continue
@@ -103,7 +107,7 @@ class Transport:
         raise self.endpoints.unreachable(cause)
 
     def _exchange(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
-        with self._sending(endpoint, connection):
+        with self._sending(endpoint, connection, call):
             response = self._send(connection, call)
             text = response.read()
         if response.will_close:
@@ -115,7 +119,7 @@ class Transport:
 
     def _stream(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
         assert call.each is not None
-        with self._sending(endpoint, connection), contextlib.closing(connection):
+        with self._sending(endpoint, connection, call), contextlib.closing(connection):
             response = self._send(connection, call)
             for line in response:
                 leader = response.getheader(LEADER)
@@ -127,12 +131,14 @@ class Transport:
         return connection.getresponse()
 
     @contextlib.contextmanager
-    def _sending(self, endpoint: Endpoint, connection: http.client.HTTPConnection) -> Iterator[None]:
+    def _sending(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Iterator[None]:
         """Close a connection that fails."""
+        began = Instant.now()
         try:
             yield
         except (OSError, http.client.HTTPException) as error:
             connection.close()
+            _check_ours(error, began, call.limit)
             self.endpoints.leave(endpoint)
             raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
         except BaseException:
@@ -151,10 +157,10 @@ class Transport:
                     break
         fresh: http.client.HTTPConnection
         if endpoint.tls:
-            fresh = http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=min(limit, 3.0),
+            fresh = http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=min(limit, CONNECT_LIMIT),
                                                 context=self.context)
         else:
-            fresh = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=min(limit, 3.0))
+            fresh = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=min(limit, CONNECT_LIMIT))
         fresh.connect()
         fresh.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         fresh.sock.settimeout(limit)
@@ -174,6 +180,12 @@ class Transport:
             if connection.sock is not None:
                 socket.close(connection.sock.detach())  # without the end of TLS, which is the parent's
         self.idle = []
+
+
+def _check_ours(error: Exception, began: Instant, limit: float) -> None:
+    """Raise a TimeoutError that comes before the limit: it is that of a signal handler, for the caller."""
+    if isinstance(error, TimeoutError) and error.errno is None and began.elapsed() < limit:
+        raise error
 
 
 def authorization(secret: str | None) -> dict[str, str]:
