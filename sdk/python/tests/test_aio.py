@@ -144,3 +144,31 @@ def test_decorators(service: Member) -> None:
                 with pytest.raises(TypeError, match="async def"):
                     decorator(lambda: asyncio.sleep(0))
     run(test)
+
+
+def test_client_of_another_loop_or_closed(service: Member) -> None:
+    client = leased.aio.Client(service.url)
+    lease = asyncio.run(client.lock("aio/loop", ttl=5.0).acquire())
+
+    async def again() -> None:
+        for call in (client.lock("aio/loop").acquire, lease.release, client.close):
+            with pytest.raises(leased.Invalid, match="another event loop"):
+                await call()
+
+    async def closed() -> None:
+        async with leased.aio.Client(service.url) as other:
+            await other.inspect("aio/loop")
+        with pytest.raises(leased.Invalid, match="closed"):
+            await other.inspect("aio/loop")
+    asyncio.run(again())
+    asyncio.run(closed())
+
+
+def test_proxies_are_not_for_members(service: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the synchronous client."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
+    async def test() -> None:
+        async with leased.aio.Client(service.url) as client, client.lock("aio/proxy", wait=0):
+            pass
+    run(test)

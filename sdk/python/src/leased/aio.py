@@ -120,9 +120,10 @@ class Client:
                  ssl_context: ssl.SSLContext | None = None, holder: str | None = None, ttl: float = 10.0) -> None:
         self._endpoints = Endpoints(endpoints)
         self._http = httpx.AsyncClient(headers=authorization(secret), limits=httpx.Limits(max_connections=None),
-                                       verify=ssl_context if ssl_context is not None else True)
+                                       verify=ssl_context or ssl.create_default_context(), trust_env=False)
         self._wake = asyncio.Event()
         self._core = Core(holder or f"{socket.gethostname()}:{os.getpid()}", ttl, Lost, self._wake.set)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
         _clients.add(self)
@@ -183,6 +184,7 @@ class Client:
 
     async def close(self) -> None:
         """Release all leases and end the task."""
+        self._check_loop()
         ends = self._core.close()
         if self._task is not None:
             self._task.cancel()
@@ -199,13 +201,20 @@ class Client:
         await self.close()
 
     async def _acquire(self, wanted: Wanted) -> Lease:
+        self._check_loop()
         if self._task is None or self._task.done() and not self._core.closed:
             self._task = asyncio.create_task(self._keep_alive(), name="leased keep-alive")
-        if self._task.get_loop() is not asyncio.get_running_loop():
-            raise Invalid("the client belongs to another event loop; create one in each loop")
         return Lease(self, await self._run(self._core.acquire(wanted)))
 
+    def _check_loop(self) -> None:
+        running = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = running
+        if self._loop is not running:
+            raise Invalid("the client belongs to another event loop", "create a client in each loop")
+
     async def _call(self, call: Call) -> Answer:
+        self._check_loop()
         cause: Exception | None = None
         for _ in self._endpoints.all:
             endpoint = self._endpoints.get()
