@@ -32,7 +32,7 @@ def run(call: dict[str, Any]) -> dict[str, Any]:
     held = leases.get(call["lease"])
     if call["do"] == "acquire":
         try:
-            wait, ttl = call["waitMillis"] / 1000, call["ttlMillis"] / 1000
+            wait, ttl = call["waitMillis"] / 1000, call["ttlMillis"] / 1000 or None
             lease = client(call).lock(call["lock"], wait=wait, ttl=ttl).acquire()
         except leased.Held:
             return {"result": "held"}

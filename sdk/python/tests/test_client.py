@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -167,6 +167,11 @@ def test_bad_calls_say_what_to_do(client: leased.Client, service: Member) -> Non
     with pytest.raises(leased.Invalid, match="127.0.0.1:7420"):
         leased.Client("ftp://x")
     assert Endpoint("http://a").url == "http://a:7420" and Endpoint("a:1").url == "http://a:1"
+    bad: list[Callable[[], object]] = [lambda: client.lock([]), lambda: client.lock("s/ttl", ttl=0),
+                                       lambda: client.try_lock("s/ttl", ttl=float("nan")), lambda: leased.Client(ttl=0)]
+    for call in bad:
+        with pytest.raises(leased.Invalid, match="pass"):
+            call()
     with pytest.raises(leased.ModeMismatch) as mismatch:
         client.lock("fast/mode", mode="correctness").acquire()
     assert mismatch.value.mode == "efficiency" and mismatch.value.hint
@@ -187,6 +192,17 @@ def test_forked_child_has_no_leases(client: leased.Client, other: leased.Client)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert not lease.lost.is_set()
         assert other.try_lock("s/fork") is None
+
+
+def test_forked_child_is_another_holder(service: Member, other: leased.Client) -> None:
+    with leased.Client(service.url) as client:
+        client.lock("s/fork-holder").acquire().release()
+        pid = os.fork()
+        if pid == 0:
+            client.lock("s/fork-holder").acquire()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert other.inspect("s/fork-holder")["holders"][0]["holder"].endswith(f":{pid}")
 
 
 def test_paused_service(program: str, tmp_path: pathlib.Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import os
-import socket
 import ssl
 import threading
 import time
@@ -155,7 +154,7 @@ class Client:
                  ssl_context: ssl.SSLContext | None = None, holder: str | None = None, ttl: float = 10.0) -> None:
         self._transport = Transport(Endpoints(endpoints), secret, ssl_context)
         self._wake = threading.Event()
-        self._core = Core(holder or f"{socket.gethostname()}:{os.getpid()}", ttl, Lost, lambda: self._wake.set())
+        self._core = Core(holder, ttl, Lost, lambda: self._wake.set())
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         _clients.add(self)

@@ -7,8 +7,10 @@ generators.
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +132,9 @@ class Wanted:
     mode: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_ttl(self.ttl)
+
     def late(self, began: Instant, ttl: float) -> bool:
         """Report whether the caller gives up: a service that does not serve it gets a little longer than the wait."""
         return self.wait is not None and began.elapsed() > self.wait + min(ttl, REPEAT)
@@ -151,7 +156,15 @@ class Wanted:
 
 def resources(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return one lock, or a set of locks."""
+    if not names:
+        raise Invalid("a lock needs a name", "pass a name, or several names for a set")
     return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
+
+
+def check_ttl(ttl: float | None) -> None:
+    """Refuse a TTL that is not positive."""
+    if ttl is not None and not ttl > 0:
+        raise Invalid(f"a TTL of {ttl} seconds is not positive", "pass more than 0 seconds, or None for the default")
 
 
 class Core:
@@ -161,7 +174,9 @@ class Core:
     step has something to do. Neither is called while the lock of the core is held.
     """
 
-    def __init__(self, holder: str, ttl: float, event: Callable[[Grant], Any], wake: Callable[[], None]) -> None:
+    def __init__(self, holder: str | None, ttl: float, event: Callable[[Grant], Any],
+                 wake: Callable[[], None]) -> None:
+        check_ttl(ttl)
         self.holder = holder
         self.ttl = ttl
         self.event = event
@@ -184,7 +199,7 @@ class Core:
         while True:
             self._check_open()
             try:
-                body = wanted.body(self.holder)
+                body = wanted.body(self.holder or f"{socket.gethostname()}:{os.getpid()}")  # of a forked child, too
                 body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], "correctness")
                 left = FOREVER if wanted.wait is None else min(FOREVER, max(0.0, wanted.wait - began.elapsed()))
                 if body["mode"] == "correctness":

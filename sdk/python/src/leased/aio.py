@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 import functools
 import inspect
-import os
-import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
@@ -122,7 +120,7 @@ class Client:
         self._http = httpx.AsyncClient(headers=authorization(secret), limits=httpx.Limits(max_connections=None),
                                        verify=ssl_context or ssl.create_default_context(), trust_env=False)
         self._wake = asyncio.Event()
-        self._core = Core(holder or f"{socket.gethostname()}:{os.getpid()}", ttl, Lost, self._wake.set)
+        self._core = Core(holder, ttl, Lost, self._wake.set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
