@@ -95,8 +95,10 @@ def test_redis(server: int, writer: Callable[..., bool], decode: bool) -> None:
         gate.enter(holder)
         assert int(client.get(redisgate.mark_key(name)) or 0) == 4
         assert gate.run(holder, "return redis.call('INCRBY', KEYS[1], ARGV[1])", [target], [2]) == 5
+        gate.write(holder, ("SET", target.encode(), 5))
         mark = redisgate.mark_key(name)
-        for bad in [("GET", target), ("DEL", target, "x"), ("SET", "elsewhere", 1), ("SET", mark, 9)]:
+        for bad in [("GET", target), ("DEL", target, "x"), ("SET", "elsewhere", 1), ("SET", mark, 9),
+                    ("SET", mark.encode(), 9)]:
             with pytest.raises(leased.Invalid):
                 gate.write(holder, bad)
         with pytest.raises(leased.LeasedError, match="nothing was written"):
@@ -104,6 +106,22 @@ def test_redis(server: int, writer: Callable[..., bool], decode: bool) -> None:
         assert int(client.get(redisgate.mark_key(name)) or 0) == 4
         with pytest.raises(leased.Uncertain):
             gate.write(holder, ("SET", target, 1), ("RPUSH", target, 1))
+
+
+def test_interrupted_write(server: int) -> None:
+    """The interrupt of a caller passes unchanged, and its connection is not used again."""
+    def interrupt(*words: Any) -> None:
+        raise KeyboardInterrupt
+
+    with redis.Redis(port=server) as client:
+        connection = client.connection_pool.get_connection("PING")
+        connection.read_response = interrupt
+        client.connection_pool.release(connection)
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            redisgate.Gate(client).enter(lease("interrupted", 1))
+        assert interrupted.value.__cause__ is None
+        with pytest.raises(leased.Invalid, match="pass a redis.Redis"):
+            redisgate.Gate(client.pipeline())
 
 
 def test_redis_asyncio(server: int, writer: Callable[..., bool]) -> None:

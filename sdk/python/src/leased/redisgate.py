@@ -44,14 +44,14 @@ class _Gate:
     """What a gate sends, and how it reads the answer."""
 
     def __init__(self, client: Any, *, max_jump: int = MAX_JUMP, any_slot: bool = False) -> None:
-        if not hasattr(client, "connection_pool"):
+        if not hasattr(client, "connection_pool") or hasattr(client, "command_stack"):  # a cluster, or a pipeline
             raise Invalid("the gate needs a client of one Redis server", "pass a redis.Redis or redis.asyncio.Redis")
         self._pool = client.connection_pool
         self._max_jump = max_jump
         self._any_slot = any_slot
 
     def _writes(self, lease: Fenced, resource: str | None, commands: Sequence[Sequence[Any]]) -> Iterator[Words]:
-        keys: list[str] = []
+        keys: list[str | bytes] = []
         args: list[Any] = []
         for name, target, *rest in commands:
             command = str(name).upper()
@@ -65,11 +65,11 @@ class _Gate:
             args += [command, len(rest), *rest]
         return self._script(lease, resource, _lua.WRITE, keys, args)
 
-    def _script(self, lease: Fenced, resource: str | None, source: str, keys: Sequence[str],
+    def _script(self, lease: Fenced, resource: str | None, source: str, keys: Sequence[str | bytes],
                 args: Sequence[Any]) -> Iterator[Words]:
         """Yield the command, and the one for a server that does not know the script."""
         name = lease.guard(resource)
-        for k in keys:
+        for k in (k.decode(errors="surrogateescape") if isinstance(k, bytes) else k for k in keys):
             if k.startswith(_MARKS):
                 raise Invalid(f"the key {k!r} is reserved for a mark", "use another key")
             inside = k.partition("{")[2].partition("}")
@@ -108,7 +108,7 @@ class Gate(_Gate):
         """Run commands that each write one key, such as ("SET", key, value), in one step with the check."""
         self._do(lease, resource, self._writes(lease, resource, commands))
 
-    def run(self, lease: Fenced, script: str, keys: Sequence[str] = (), args: Sequence[Any] = (),
+    def run(self, lease: Fenced, script: str, keys: Sequence[str | bytes] = (), args: Sequence[Any] = (),
             resource: str | None = None) -> Any:
         """Run a Lua script, as for EVAL, if the token is admitted, and return its result."""
         return self._do(lease, resource, self._script(lease, resource, _custom(script), keys, args))
@@ -131,7 +131,8 @@ class Gate(_Gate):
             raise
         except BaseException as error:
             connection.disconnect()
-            raise _unknown(error) from error
+            _check_answer(error)
+            raise
         finally:
             self._pool.release(connection)
 
@@ -147,7 +148,7 @@ class AsyncGate(_Gate):
         """Run commands that each write one key, such as ("SET", key, value), in one step with the check."""
         await self._do(lease, resource, self._writes(lease, resource, commands))
 
-    async def run(self, lease: Fenced, script: str, keys: Sequence[str] = (), args: Sequence[Any] = (),
+    async def run(self, lease: Fenced, script: str, keys: Sequence[str | bytes] = (), args: Sequence[Any] = (),
                   resource: str | None = None) -> Any:
         """Run a Lua script, as for EVAL, if the token is admitted, and return its result."""
         return await self._do(lease, resource, self._script(lease, resource, _custom(script), keys, args))
@@ -169,14 +170,14 @@ class AsyncGate(_Gate):
             raise
         except BaseException as error:
             await connection.disconnect()
-            raise _unknown(error) from error
+            _check_answer(error)
+            raise
         finally:
             await self._pool.release(connection)
 
 
-def _unknown(error: BaseException) -> BaseException:
-    """Return the exception for a command that was sent and not answered."""
+def _check_answer(error: BaseException) -> None:
+    """Raise Uncertain for a command that was sent and not answered, unless the caller was interrupted."""
     if isinstance(error, Exception):
-        return Uncertain(f"the connection failed, and the write may or may not have happened: {error}",
-                         "read the data again under the same token")
-    return error
+        raise Uncertain(f"the connection failed, and the write may or may not have happened: {error}",
+                        "read the data again under the same token") from error
