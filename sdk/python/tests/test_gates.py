@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pathlib
@@ -10,7 +11,9 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+import wsgiref.handlers
 import wsgiref.simple_server
+import wsgiref.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -215,11 +218,44 @@ def test_wsgi(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
         assert call("POST", "1")[1]["type"] == "urn:leased:problem:stale-token"
         assert call("POST", None)[1]["type"] == "urn:leased:problem:no-token"
         assert call("POST", "01")[0] == 400
+        assert call("POST", "resource")[1]["type"] == "urn:leased:problem:invalid-token"
+        long = url + "x" * 600
+        with pytest.raises(urllib.error.HTTPError) as bad:
+            urllib.request.urlopen(urllib.request.Request(long, b"x", {httpgate.HEADER: "1"}))
+        assert json.load(bad.value)["type"] == "urn:leased:problem:invalid-resource"
         assert call("GET", None)[0] == 200
         assert call("GET", "3")[0] == 200, "the holder enters"
         assert call("POST", "2")[1]["mark"] == 3
         assert marks.mark("orders") == 3
         server.shutdown()
+
+
+def test_application_that_refuses_after_its_answer_has_started() -> None:
+    """A server replaces the answer of a WSGI application if it can. That of an ASGI application stays."""
+    def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        application(environ, start_response)
+        raise leased.StaleToken("stale token")
+
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise leased.StaleToken("stale token")
+
+    environ: dict[str, Any] = {"PATH_INFO": "/a", "HTTP_FENCING_TOKEN": "1"}
+    wsgiref.util.setup_testing_defaults(environ)
+    environ["REQUEST_METHOD"] = "PUT"
+    output = io.BytesIO()
+    handler = wsgiref.handlers.SimpleHandler(io.BytesIO(), output, io.StringIO(), environ)
+    handler.run(httpgate.WSGIGate(wsgi, lambda method, path: path))
+    assert output.getvalue().startswith(b"HTTP/1.0 412")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+    scope = {"type": "http", "method": "PUT", "path": "/a", "headers": [(b"fencing-token", b"1")]}
+    with pytest.raises(leased.StaleToken):
+        asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, lambda: asyncio.sleep(0), send))
+    assert [message["type"] for message in sent] == ["http.response.start"]
 
 
 def test_asgi() -> None:

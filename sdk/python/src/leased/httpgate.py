@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
@@ -98,7 +99,9 @@ class _Request:
         ungated = self.read and not self.token
         self.resource = None if ungated else gate._resource(method, path)
         if self.resource is not None and not 0 < len(self.resource.encode()) <= 512:
-            raise Invalid(f"{self.resource[:80]!r} is not a valid resource", "a name has 1 to 512 bytes")
+            error = Invalid(f"{self.resource[:80]!r} is not a valid resource", "a name has 1 to 512 bytes")
+            error.code = "invalid-resource"
+            raise error
 
 
 class _Gate:
@@ -112,7 +115,7 @@ def _problem(error: LeasedError) -> tuple[int, bytes]:
     """Return the status and the body of a refusal, as defined by RFC 9457 and sent by the Go gate."""
     stale = isinstance(error, StaleToken)
     kind, title = "invalid-token", "Invalid fencing token"
-    if "resource" in str(error) and not stale:
+    if error.code == "invalid-resource":
         kind, title = "invalid-resource", "Invalid resource"
     if stale:
         kind, title = (("token-jump", "Fencing token jumps too far") if error.details.get("jump") else
@@ -156,7 +159,8 @@ class WSGIGate(_Gate):
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         except (StaleToken, Invalid) as error:
             status, body = _problem(error)
-            start_response(_REASONS[status], [*_PROBLEM, ("Content-Length", str(len(body)))])
+            headers = [*_PROBLEM, ("Content-Length", str(len(body)))]
+            start_response(_REASONS[status], headers, sys.exc_info())  # the application may have called it
             return [body]
 
 
@@ -178,14 +182,23 @@ class ASGIGate(_Gate):
             await self._app(scope, receive, send)
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        started = False
+
+        async def watched(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         try:
             query = scope.get("query_string", b"").decode("latin-1")
             request = _Request(self, scope["method"], scope["path"], query, headers)
             async with self._admitted(request):
                 if not request.read:
-                    await self._app(scope, receive, send)
+                    await self._app(scope, receive, watched)
                     return
         except (StaleToken, Invalid) as error:
+            if started:  # an answer cannot be replaced
+                raise
             status, body = _problem(error)
             encoded = [(name.lower().encode(), value.encode()) for name, value in _PROBLEM]
             await send({"type": "http.response.start", "status": status, "headers": encoded})
