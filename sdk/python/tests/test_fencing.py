@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 import pytest
 import sqlalchemy
+import sqlalchemy.ext.asyncio
+import sqlalchemy.orm
 
 import leased
 
@@ -25,6 +29,8 @@ def test_psycopg(client: leased.Client, database: str) -> None:
             with connection.transaction():
                 old.fence(connection)
         assert "stop writing" in str(refused.value)
+        with pytest.raises(leased.Invalid, match="begin the pipeline after that"), connection.pipeline():
+            new.fence(connection)
         with pytest.raises(leased.Invalid, match="leased gate ddl"), connection.transaction():
             connection.execute("SET LOCAL search_path TO pg_catalog")  # without the functions
             new.fence(connection)
@@ -42,6 +48,47 @@ def test_sqlalchemy(client: leased.Client, database: str) -> None:
         new.fence(connection)
     with pytest.raises(leased.StaleToken), engine.begin() as connection:
         old.fence(connection)
+    with sqlalchemy.orm.Session(engine) as session, session.begin():
+        new.fence(session)
+        with pytest.raises(leased.StaleToken):
+            old.fence(session)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with pytest.raises(leased.Invalid, match="autocommit"):
+            new.fence(connection)
+    new.release()
+
+
+def test_parameters_of_any_driver(client: leased.Client) -> None:
+    """Such as asyncpg, whose parameters are not %s."""
+    admitted: list[tuple[str, int]] = []
+    with client.lock("fence/any") as lease, sqlalchemy.create_engine("sqlite://").begin() as connection:
+        connection.connection.dbapi_connection.create_function("leased_fence", 2, lambda *row: admitted.append(row))
+        lease.fence(connection)
+        assert admitted == [("fence/any", lease.token)]
+
+
+def test_asyncio(client: leased.Client, database: str) -> None:
+    old, new = stale(client, "fence/asyncio")
+
+    async def test() -> None:
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            async with connection.transaction():
+                await new.afence(connection)
+            with pytest.raises(leased.StaleToken):
+                await old.afence(connection)
+        async with engine.begin() as connection:
+            await new.afence(connection)
+        async with sqlalchemy.ext.asyncio.AsyncSession(engine) as session, session.begin():
+            await new.afence(session)
+            with pytest.raises(leased.StaleToken):
+                await old.afence(session)
+
+    blocking = sqlalchemy.create_engine(database.replace("postgresql://", "postgresql+psycopg2://"))
+    blocking.dialect.is_async = True  # in the place of a driver for asyncio
+    sqlalchemy.event.listen(blocking, "before_cursor_execute",
+                            lambda *args: sqlalchemy.util.await_only(asyncio.sleep(0)))
+    engine = sqlalchemy.ext.asyncio.AsyncEngine(blocking)
+    asyncio.run(test())
     new.release()
 
 

@@ -96,24 +96,29 @@ class Fenced:
     def fence(self, connection: Any, resource: str | None = None) -> None:
         """Admit the token in the transaction of a database connection, before its first read.
 
-        connection is one of psycopg, psycopg2, SQLAlchemy or Django. It must be inside a
-        transaction, which also does the writes. A refusal raises StaleToken; roll back then.
+        connection is one of psycopg, psycopg2, SQLAlchemy or Django, or a Session of SQLAlchemy.
+        It must be inside a transaction, which also does the writes. A refusal raises
+        StaleToken; roll back then.
         A set admits its token for each of its locks, unless resource names the one that guards
         the write.
         """
         names = self.guards(resource)
+        if _is_session(connection):
+            connection = connection.connection()
         _check_transaction(connection)
         for name in names:
             with _refusals(name, self.token):
-                _execute(connection, _FENCE, (name, self.token))
+                _execute(connection, *_statement(connection, name, self.token))
 
     async def afence(self, connection: Any, resource: str | None = None) -> None:
-        """fence, for an asynchronous connection of psycopg or SQLAlchemy."""
+        """fence, for an asynchronous connection of psycopg or SQLAlchemy, or an AsyncSession."""
         names = self.guards(resource)
+        if _is_session(connection):
+            connection = await connection.connection()
         _check_transaction(getattr(connection, "sync_connection", connection))
         for name in names:
             with _refusals(name, self.token):
-                await (getattr(connection, "exec_driver_sql", None) or connection.execute)(_FENCE, (name, self.token))
+                await connection.execute(*_statement(connection, name, self.token))
 
     def guards(self, resource: str | None = None) -> tuple[str, ...]:
         """Return the names to give to a fence: all locks of a set, or one of them."""
@@ -131,7 +136,21 @@ class Fenced:
         return names[0]
 
 
-_FENCE = "SELECT leased_fence(%s, %s)"
+def _is_session(connection: Any) -> bool:
+    """Report whether this is a session of SQLAlchemy: a connection has its driver's connection there."""
+    return not _is_sqlalchemy(connection) and callable(getattr(connection, "connection", None))
+
+
+def _is_sqlalchemy(connection: Any) -> bool:
+    return hasattr(connection, "exec_driver_sql")
+
+
+def _statement(connection: Any, name: str, token: int) -> tuple[Any, Any]:
+    """Return the statement that admits a token, and its parameters."""
+    if _is_sqlalchemy(connection):
+        import sqlalchemy  # which knows how its driver writes parameters
+        return sqlalchemy.text("SELECT leased_fence(:name, :token)"), {"name": name, "token": token}
+    return "SELECT leased_fence(%s, %s)", (name, token)
 
 
 @contextlib.contextmanager
@@ -156,14 +175,17 @@ def _check_transaction(connection: Any) -> None:
     if driver is None:
         raise Invalid("the connection is not open", "connect, begin a transaction, fence, write, and commit")
     info = getattr(driver, "info", None)
-    if getattr(driver, "autocommit", False) and getattr(info, "transaction_status", None) == 0:
+    if getattr(info, "pipeline_status", 0):
+        raise Invalid("the connection is in pipeline mode: a refusal would reach another statement",
+                      "fence in the transaction, and begin the pipeline after that")
+    if getattr(driver, "autocommit", False) is True and getattr(info, "transaction_status", 0) == 0:
         raise Invalid("the connection is in autocommit mode and outside a transaction: the fence would guard nothing",
                       "begin a transaction, fence, write, and commit")
 
 
-def _execute(connection: Any, statement: str, values: tuple[str, int]) -> None:
-    if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy
-        connection.exec_driver_sql(statement, values)
+def _execute(connection: Any, statement: Any, values: Any) -> None:
+    if _is_sqlalchemy(connection):
+        connection.execute(statement, values)
         return
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
