@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,12 +78,8 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 	}
 	// If a node votes or has reserved a floor, either another process is initialising the nodes, or a majority has
 	// lost everything, including the tokens that it accepted. It takes time to find out which.
-	if !slices.ContainsFunc(k.last, func(s NodeStatus) bool { return s.Report.Live != nil || s.Report.Former != nil }) {
-		for _, s := range k.last {
-			k.standalone.New = append(k.standalone.New, s.Report.Server)
-		}
-	}
-	defer func() { k.standalone.New = nil }()
+	k.standalone.Begin(reports(k.last))
+	defer k.standalone.End()
 	// Another process may have put a join nonce on the nodes, and ended.
 	limited, cancel := context.WithTimeout(ctx, b.config.joinGap()+initTime)
 	defer cancel()

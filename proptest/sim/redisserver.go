@@ -94,8 +94,9 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 		if left == keepsOld && (s.disk == nil || old.top()+recovery.Jump/2 < s.top()) {
 			left = keepsAll
 		}
-		forgets := left == keepsNothing || left == keepsOld && !old.remembers() // its disk is older than its first vote
-		if forgets && known < len(w.redises)/2+1 {
+		// The disk may be older than the first vote.
+		forgets := left == keepsNothing || left == keepsOld && !old.remembers()
+		if forgets && known == 0 { // nodes that have all lost everything look like new ones
 			return false
 		}
 	}

@@ -125,9 +125,6 @@ func (w *World) populate() {
 	for i := range servers {
 		w.redises = append(w.redises, newRedisServer(w, i+1))
 	}
-	if w.plan.Setting == Standalone {
-		w.initStandalone()
-	}
 	w.store = newStorage(w)
 	for i := range w.plan.Clients {
 		c := newClient(w, fmt.Sprintf("client %d", i+1))
@@ -145,6 +142,9 @@ func (w *World) populate() {
 	}
 	for _, c := range w.clients {
 		c.begin()
+	}
+	if w.plan.Setting == Standalone {
+		w.operateStandalone(0)
 	}
 }
 

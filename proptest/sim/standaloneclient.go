@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -24,6 +25,7 @@ type standaloneClient struct {
 	saved      map[string]fencing.Token // floors on disk, by server life
 	count      int                      // of join nonces
 	recovering bool
+	begun      bool // it has seen all nodes
 }
 
 func newStandaloneClient(c *client) *standaloneClient {
@@ -36,22 +38,47 @@ func newStandaloneClient(c *client) *standaloneClient {
 
 func (c *standaloneClient) fleet() string { return c.w.fleetOf(c.w.redises...).Fingerprint() }
 
-// initStandalone initializes new servers, like redlockadapter.Init.
-func (w *World) initStandalone() {
-	fleet := w.fleetOf(w.redises...).Fingerprint()
-	for _, s := range w.redises {
-		now := s.millis(w)
-		s.node.Join(now, redisnode.Join{Nonce: "init", Version: standaloneVersion, Fleet: fleet})
-		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address,
-			Ceiling: fencing.MaxToken})
-	}
+func (c *standaloneClient) newCore() *recovery.Standalone {
+	return &recovery.Standalone{Fleet: c.fleet(), Quarantine: c.policy.TTL, MaxTTL: c.policy.TTL}
 }
 
 func (c *standaloneClient) start() {
 	c.redisClient.start()
-	c.core = &recovery.Standalone{Fleet: c.fleet(), Quarantine: c.policy.TTL, MaxTTL: c.policy.TTL}
-	c.saved, c.recovering = map[string]fencing.Token{}, false
+	c.core = c.newCore()
+	c.saved, c.recovering, c.begun = map[string]fencing.Token{}, false, false
 	c.patrol()
+}
+
+// operateStandalone is the operator of a fleet without a service. If fewer than a quorum of the nodes can report which
+// tokens were granted, for a while, one of the clients runs the command that provides a floor, and then another one.
+func (w *World) operateStandalone(waited time.Duration) {
+	known := 0
+	for _, s := range w.redises {
+		if s.remembers() {
+			known++
+		}
+	}
+	lost := known <= len(w.redises)/2
+	waited += operatorPause
+	again := lost && waited > 20*time.Second
+	if again || !lost {
+		waited = 0
+	}
+	for _, c := range w.clients {
+		s := c.engines[engine.AnyMode].(*standaloneClient)
+		switch {
+		case s.core.Provided != nil && (again || !lost):
+			s.core.Provided = nil
+		case again && !c.down && !c.paused:
+			floor := w.granted + 1<<20 // attempts under way may be granted meanwhile
+			for _, r := range w.redises {
+				floor = max(floor, r.top())
+			}
+			s.core = s.newCore() // of another process
+			s.core.Provided, again = &floor, false
+		}
+	}
+	w.after(operatorPause, func() { w.operateStandalone(waited) })
 }
 
 // patrol recovers nodes and sweeps idle records periodically.
@@ -78,6 +105,9 @@ func (c *standaloneClient) recoverNodes() {
 			nodes[i] = s.node(c.policy.TTL)
 			nodes[i].SavedFloor, nodes[i].Saved = c.saved[s.Server]
 		}
+		if !c.begun {
+			c.begin(nodes)
+		}
 		actions, _, progressed := c.core.Step(nodes, func() string {
 			c.count++
 			return fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
@@ -100,6 +130,16 @@ func (c *standaloneClient) recoverNodes() {
 	})
 }
 
+// begin is the first look at the nodes, like that of redlockadapter.New.
+func (c *standaloneClient) begin(nodes []recovery.Node) {
+	c.begun = true
+	var reports []recovery.Report
+	for _, n := range nodes {
+		reports = append(reports, n.Report)
+	}
+	c.core.Begin(reports)
+}
+
 // do carries out an action. The call has no effect on another run of the server than the one that reported.
 func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
 	s := c.w.redises[a.Node]
@@ -113,11 +153,18 @@ func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
 		gap, r := joinGap.Milliseconds(), a.Range
 		switch a.Kind {
 		case recovery.Join:
-			reason, _ := n.Join(now, redisnode.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: c.fleet(),
-				Keep: gap, Gap: gap})
+			join := redisnode.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: c.fleet(), Keep: gap, Gap: gap}
+			if c.core.Provided != nil { // an operator decides, not another process
+				join.Keep = 0
+			}
+			reason, _ := n.Join(now, join)
 			return reason
 		case recovery.Reserve:
-			return n.Reserve(c.fleet(), a.Floor, 0)
+			version := uint64(0)
+			if a.Vouched {
+				version = standaloneVersion
+			}
+			return n.Reserve(c.fleet(), a.Floor, version)
 		case recovery.Save:
 			s.disk = n.Clone()
 			return redisnode.Accepted

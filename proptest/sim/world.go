@@ -28,8 +28,10 @@ type World struct {
 
 	healed bool
 	served []bool // by lock: granted since healed
-	ops    uint64
-	bad    []error // violations that the property checker does not see
+
+	granted fencing.Token // the largest token
+	ops     uint64
+	bad     []error // violations that the property checker does not see
 }
 
 // process is a client, a node or the storage: it can be paused, crash or lose its
@@ -190,6 +192,7 @@ func (w *World) crash(p *process) {
 // emit records an event and checks it. The checker ignores an Enter or a Read, which spares its lock.
 func (w *World) emit(e property.Event) {
 	e.At = w.now
+	w.granted = max(w.granted, e.Token)
 	w.record.add(e)
 	if e.Access != property.Write {
 		return

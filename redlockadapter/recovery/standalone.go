@@ -72,16 +72,15 @@ type Standalone struct {
 	Fleet string
 	// Quarantine is the time for which an empty node must not vote; 0 for new nodes without a history.
 	Quarantine time.Duration
-	// MaxTTL is the quarantine of a node that this process has recovered before.
+	// MaxTTL is the quarantine of a node that may have voted since this process began.
 	MaxTTL time.Duration
-	// Provided is the floor that an operator vouches for, instead of the reports of a quorum; nil if there is none.
+	// Provided is the floor that an operator vouches for, instead of the reports of a quorum; nil if there is none. It
+	// is not for a node that is lost after the process began: others may have granted larger tokens since.
 	Provided *fencing.Token
-	// New has the runs of all servers, if none of them had any state, and would remember a vote. While they run and
-	// report that none has voted, they are initialised at once, and tokens start at 1.
-	New []string
 
-	recoveries  map[int]*nodeRecovery
-	initialised map[int]bool
+	fresh      []string // the runs of all servers, if none had any state when the process began
+	recoveries map[int]*nodeRecovery
+	voted      map[int]bool // nodes that may have voted since this process began: lost later, they have a history
 }
 
 // nodeRecovery is the recovery of one run of a server.
@@ -90,6 +89,7 @@ type nodeRecovery struct {
 	waited       bool // the quarantine was over at the previous step, so the present reports are new enough
 	chosen       bool
 	floor        fencing.Token // once it is chosen
+	tried        bool          // to initialise it: it may have voted since
 }
 
 // Step decides what to do now, from the reports of all nodes. nonce returns a fresh join nonce. waiting has, for each
@@ -97,7 +97,7 @@ type nodeRecovery struct {
 // new reports, has more to do at once.
 func (s *Standalone) Step(nodes []Node, nonce func() string) (actions []Action, waiting map[int]error, again bool) {
 	if s.recoveries == nil {
-		s.recoveries, s.initialised = map[int]*nodeRecovery{}, map[int]bool{}
+		s.recoveries, s.voted = map[int]*nodeRecovery{}, map[int]bool{}
 	}
 	d := standaloneStep{Standalone: s, nodes: nodes, calls: map[int]Action{}}
 	for _, n := range nodes {
@@ -107,8 +107,9 @@ func (s *Standalone) Step(nodes []Node, nonce func() string) (actions []Action, 
 	waiting = map[int]error{}
 	for i, n := range nodes {
 		r := s.recoveries[i]
+		s.voted[i] = s.voted[i] || n.Reached && n.Live != nil
 		if n.Reached && r != nil && (r.server != n.Server || n.Live != nil) {
-			s.initialised[i] = s.initialised[i] || r.server == n.Server
+			s.voted[i] = s.voted[i] || r.tried
 			delete(s.recoveries, i) // it votes, or the address leads to another server, and may lead back
 		}
 		if n.Reached && n.Live == nil {
@@ -121,9 +122,26 @@ func (s *Standalone) Step(nodes []Node, nonce func() string) (actions []Action, 
 	return d.actions, waiting, d.again
 }
 
-// sameRuns reports whether the servers still run that had no state when this process began.
+// Begin looks for new nodes, in the first reports of a process. The caller knows that the nodes would remember a vote.
+// If all were reached and none has any state, they are initialised at once, and tokens start at 1, while the same
+// runs of the servers report that none has voted.
+func (s *Standalone) Begin(reports []Report) {
+	s.End()
+	for _, r := range reports {
+		if !r.Reached || r.Live != nil || r.Former != nil { // another process may be initialising them
+			s.End()
+			return
+		}
+		s.fresh = append(s.fresh, r.Server)
+	}
+}
+
+// End makes the nodes count as used from now on.
+func (s *Standalone) End() { s.fresh = nil }
+
+// sameRuns reports whether the servers still run that had no state when the process began.
 func (s *Standalone) sameRuns(nodes []Node) bool {
-	return s.New != nil && slices.EqualFunc(s.New, nodes, func(run string, n Node) bool { return run == n.Server })
+	return s.fresh != nil && slices.EqualFunc(s.fresh, nodes, func(run string, n Node) bool { return run == n.Server })
 }
 
 // standaloneStep is one call of Step.
@@ -169,6 +187,7 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	if d.neverVoted && !(n.Saved && n.reserved(d.Fleet, r.floor)) {
 		return fmt.Errorf("the node does not have the floor %d on its own disk yet", r.floor)
 	}
+	r.tried = true
 	d.actions = append(d.actions, Action{Kind: Initialise, Node: i, Server: n.Server, Range: Range{Join: r.join,
 		Version: StandaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken, Quarantine: d.quarantine(i)}})
 	return fmt.Errorf("its range of tokens, above %d, is being assigned", r.floor)
@@ -178,7 +197,7 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 // has a history.
 func (d *standaloneStep) quarantine(i int) time.Duration {
 	switch {
-	case d.initialised[i]:
+	case d.voted[i]:
 		return d.MaxTTL
 	case d.neverVoted:
 		return 0
@@ -189,9 +208,9 @@ func (d *standaloneStep) quarantine(i int) time.Duration {
 // floor returns the floor of a node.
 func (d *standaloneStep) floor(i int) (fencing.Token, error) {
 	floor, _ := StandaloneFloor(d.reports)
-	if d.Provided != nil && !d.initialised[i] {
+	if d.Provided != nil && !d.voted[i] {
 		floor = *d.Provided
-	} else if d.neverVoted && !d.initialised[i] {
+	} else if d.neverVoted && !d.voted[i] {
 		floor = fencing.None
 	} else if _, ok := StandaloneFloor(ofFleet(d.Fleet, d.reports)); !ok {
 		return fencing.None, ErrNoState

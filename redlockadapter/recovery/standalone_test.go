@@ -32,6 +32,16 @@ func (w *world) lose(i int) {
 	w.nodes[i] = Node{Report: Report{Reached: true, Server: w.nodes[i].Server + "'"}, Quarantine: time.Minute}
 }
 
+// loseAll empties all nodes before the process begins.
+func (w *world) loseAll() {
+	var reports []Report
+	for i := range w.nodes {
+		w.lose(i)
+		reports = append(reports, w.nodes[i].Report)
+	}
+	w.core.Begin(reports)
+}
+
 // step takes a step, carries out its actions, and returns their kinds.
 func (w *world) step() (kinds []Kind, waiting map[int]error) {
 	w.t.Helper()
@@ -195,10 +205,7 @@ func TestNewNodesStartAtOne(t *testing.T) {
 	t.Parallel()
 	start := func() *world {
 		w := newWorld(t)
-		for i := range w.nodes {
-			w.lose(i)
-			w.core.New = append(w.core.New, w.nodes[i].Server)
-		}
+		w.loseAll()
 		w.step() // joins them
 		return w
 	}
@@ -233,10 +240,7 @@ func TestNewNodesStartAtOne(t *testing.T) {
 func TestNewNodesSaveTheirFloor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i := range w.nodes {
-		w.lose(i)
-		w.core.New = append(w.core.New, w.nodes[i].Server)
-	}
+	w.loseAll()
 	var waiting map[int]error
 	for range 6 {
 		_, waiting = w.step()
