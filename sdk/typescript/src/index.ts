@@ -256,6 +256,10 @@ export class LockManager implements AsyncDisposable {
         const answer = await this.transport.call("acquire", body, Math.min(answerLimit, left + 5000), options.signal);
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
+        if (options.signal?.aborted) { // its reason may be the LeaseLost of another lease
+          if (session) this.unwant(session, nonce);
+          throw options.signal.reason;
+        }
         if (error instanceof ModeMismatch && !this.modes.has(name)) {
           this.learn(name, String(error.details["mode"]));
           session = undefined;
@@ -275,12 +279,7 @@ export class LockManager implements AsyncDisposable {
         }
         failures++;
       }
-      try {
-        await pause(backoff(failures), options.signal);
-      } catch (error) {
-        if (session) this.unwant(session, nonce);
-        throw error;
-      }
+      await pause(backoff(failures), options.signal).catch(() => undefined);
     }
   }
 

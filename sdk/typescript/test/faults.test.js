@@ -115,6 +115,21 @@ test("an acquire whose session has ended opens another one", async () => {
   await locks.close();
 });
 
+test("the signal of another lease ends a wait, and the waiter leaves the queue", async () => {
+  const locks = new LockManager(service.url, { ttl: 60_000 });
+  const outer = await locks.acquire("s/outer");
+  const kept = await locks.acquire("s/kept"); // the session stays open
+  const held = await others.acquire("s/inner");
+  const waiter = assert.rejects(locks.acquire("s/inner", { signal: outer.signal }), LeaseLost);
+  await eventually("the waiter", async () => (await others.query("s/inner")).waiters?.length === 1);
+  await outer.release();
+  await waiter;
+  await held.release();
+  await others.request("s/inner", { wait: 20_000 }, () => undefined);
+  await kept.release();
+  await locks.close();
+});
+
 test("close ends the waiters and the leases of a client", async () => {
   const held = await others.acquire("s/closing");
   const locks = new LockManager(service.url);
