@@ -32,7 +32,7 @@ const overrides = ["x-http-method-override", "x-http-method", "x-method-override
 
 /**
  * Returns middleware for Express, Connect and `gate(req, res, () => handler(req, res))`. Writes to one resource run one at a time: the next one begins when the
- * response is closed, and the handler must have finished its writes then. A read with a token raises the mark before the handler runs.
+ * response is closed, and the handler must have finished its writes then. A read with a token raises the mark before the handler runs. If `resource` or `marks` throws, the answer is 500.
  */
 export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (req: IncomingMessage, res: ServerResponse, next: () => unknown) => Promise<void> {
   const queues = new Map<string, Promise<void>>();
@@ -41,10 +41,13 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
       const values = req.headersDistinct[HEADER.toLowerCase()] ?? [];
       if (values.length > 1) throw new LeasedError("invalid", "the request has several fencing tokens", "send one");
       const token = values[0] === undefined ? 0 : parseToken(values[0]);
-      const query = new URL(req.url ?? "/", "http://localhost").searchParams;
+      const query = new URLSearchParams(/\?(.*)/s.exec(req.url ?? "")?.[1]);
       const read = reads.includes(req.method ?? "") && !overrides.some((name) => req.headers[name]) && !query.has("_method");
       const name = read && token === 0 ? undefined : resource(req);
       if (name === undefined) return void next();
+      if (name === "" || Buffer.byteLength(name) > 512) {
+        throw new LeasedError("invalid-resource", `"${name.slice(0, 80)}" is not a valid resource`, "a name has 1 to 512 bytes");
+      }
       const before = queues.get(name);
       let leave = (): void => undefined;
       const mine = new Promise<void>((resolve) => (leave = resolve));
@@ -62,8 +65,10 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
       else res.once("close", leave);
       if (!res.destroyed) next();
     } catch (error) {
-      if (!(error instanceof LeasedError)) throw error;
-      problem(res, error);
+      if (!res.headersSent && error instanceof LeasedError && /^(stale|invalid)/.test(error.code)) return problem(res, error);
+      console.error(error); // nobody awaits the middleware: a rejection would end the process
+      if (res.headersSent) res.destroy();
+      else res.writeHead(500).end();
     }
   };
 }
@@ -73,7 +78,8 @@ function problem(res: ServerResponse, error: LeasedError): void {
   const { jump, ...details } = error.details;
   const stale = error instanceof StaleToken;
   const [kind, title] =
-    !stale ? ["invalid-token", "Invalid fencing token"]
+    error.code === "invalid-resource" ? ["invalid-resource", "Invalid resource"]
+    : !stale ? ["invalid-token", "Invalid fencing token"]
     : jump ? ["token-jump", "Fencing token jumps too far"]
     : details["token"] === 0 ? ["no-token", "No fencing token"]
     : ["stale-token", "Stale fencing token"];

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { createServer } from "node:http";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -158,6 +159,35 @@ test("HTTP", async () => {
     const codes = await Promise.all([3, 3, 3, 3].map(async (token) => (await call("PUT", String(token))).status));
     assert.deepEqual(codes, [200, 200, 200, 200]);
     assert.equal(most, 1, "writes to one resource run one at a time");
+  } finally {
+    web.close();
+    web.closeAllConnections();
+  }
+});
+
+test("HTTP: no request ends the server or passes without a name", async (t) => {
+  const printed = t.mock.method(console, "error", () => undefined);
+  const gate = httpGate((req) => decodeURIComponent(req.url.slice(1).split("?")[0]));
+  const web = createServer((req, res) => gate(req, res, () => res.end("written")));
+  const { port: at } = await new Promise((resolve) => web.listen(0, "127.0.0.1", () => resolve(web.address())));
+  /** Sends a request line as it is, and returns the status. */
+  const status = async (line, token) => {
+    const socket = connect(at, "127.0.0.1");
+    socket.end(`${line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${token ? `Fencing-Token: ${token}\r\n` : ""}\r\n`);
+    let answer = "";
+    for await (const data of socket) answer += data;
+    return Number(answer.split(" ")[1]);
+  };
+  try {
+    assert.equal(await status("GET //"), 200);
+    assert.equal(await status("PUT /%"), 500, "the name cannot be decoded");
+    assert.equal(printed.mock.callCount(), 1);
+    assert.equal(await status("PUT /"), 400, "an empty name");
+    assert.equal(await status(`PUT /${"a".repeat(513)}`), 400);
+    assert.equal(await status(`PUT /${"a".repeat(512)}`), 200);
+    assert.equal(await status("PUT /a", 2), 200);
+    assert.equal(await status("GET /a?b?c&_method=PUT", 1), 412);
+    assert.equal(await status("GET /a?b?c&_method=PUT"), 412, "a write without a token");
   } finally {
     web.close();
     web.closeAllConnections();
