@@ -176,7 +176,7 @@ export class LockManager implements AsyncDisposable {
 
   constructor(endpoints: string | readonly string[] = "http://127.0.0.1:7420", options: ClientOptions = {}) {
     const urls = typeof endpoints === "string" ? [endpoints] : endpoints;
-    const headers: Record<string, string> = options.secret === undefined ? {} : { Authorization: `Bearer ${options.secret}` };
+    const headers: Record<string, string> = options.secret === undefined ? {} : { Authorization: `Bearer ${checked(options.secret)}` };
     this.transport = new Transport(urls.map((url) => url.replace(/\/$/, "")), headers, options.fetch ?? globalThis.fetch);
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.ttl = options.ttl ?? 10_000;
@@ -519,6 +519,13 @@ export class LockManager implements AsyncDisposable {
 }
 
 const ending = (kept: KeepAlive): Ending => ({ kept, method: kept.isSession ? "close-session" : "release", body: kept.name });
+
+/** Returns a secret that a header can carry. No error quotes the secret: fetch would. */
+function checked(secret: string): string {
+  const text = secret.trim();
+  if (/^[ -~]*$/.test(text)) return text;
+  throw new LeasedError("invalid", "the secret has a line break or a character that is not ASCII", "pass what 'leased user add' has printed");
+}
 
 /** Waits for a promise, unless a signal ends the wait first. */
 function unless<T>(signal: AbortSignal | undefined, promise: Promise<T>): Promise<T> {

@@ -104,6 +104,19 @@ test("errors say what to do", async () => {
   await second.close();
 });
 
+test("a secret that no header can carry is refused and not quoted", () => {
+  for (const secret of ["s3cret\nline", "s3cret\u00e9", "s3cret\u20ac"]) {
+    assert.throws(() => new LockManager(service.url, { secret }), (error) => error.code === "invalid" && !error.message.includes("s3cret"));
+  }
+});
+
+test("a secret is read without the line break of its file", async () => {
+  let sent;
+  const client = new LockManager(service.url, { secret: "s3cret\n", fetch: (url, init) => (sent = init.headers.Authorization, fetch(url, init)) });
+  await client.query("a");
+  assert.equal(sent, "Bearer s3cret");
+});
+
 test("a lost answer is repeated under its nonce", async () => {
   let lost;
   const client = new LockManager(service.url, {
