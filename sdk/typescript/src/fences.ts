@@ -49,7 +49,7 @@ function guards(lease: Fenced, resource?: string): readonly string[] {
 
 /** The part of a node-postgres client that a fence needs. */
 export interface Queryable {
-  query(text: string, values: unknown[]): Promise<unknown>;
+  query(text: string, values?: unknown[]): Promise<unknown>;
 }
 
 /**
@@ -61,18 +61,29 @@ export async function fence(lease: Fenced, client: Queryable, resource?: string)
   if ("totalCount" in client) {
     throw new LeasedError("invalid", "a pool runs each query on another connection, so the fence would guard nothing", "pass a client of the pool, inside a transaction");
   }
-  for (const name of guards(lease, resource)) {
-    try {
-      await client.query("SELECT leased_fence($1, $2)", [name, lease.token]);
-    } catch (error) {
-      if (["LF001", "LF002", "LF003"].includes(String((error as { code?: unknown }).code))) {
-        throw new StaleToken("stale", `token ${lease.token} of ${name} is refused: ${(error as Error).message}`, "the lease is lost: stop writing");
-      }
-      if (["42883", "3F000"].includes(String((error as { code?: unknown }).code))) {
-        throw new LeasedError("invalid", "the database has no function leased_fence in its search path", "run 'leased gate ddl --dialect postgres | psql'");
-      }
-      throw error;
-    }
+  const names = guards(lease, resource);
+  try {
+    await client.query("SAVEPOINT leased_fence; RELEASE SAVEPOINT leased_fence"); // fails outside a transaction
+    for (const name of names) await client.query("SELECT leased_fence($1, $2)", [name, lease.token]);
+  } catch (error) {
+    throw explained(error, lease, names);
+  }
+}
+
+/** Returns the error for a failed query of a fence. */
+function explained(error: unknown, lease: Fenced, names: readonly string[]): unknown {
+  switch ((error as { code?: unknown }).code) {
+    case "LF001":
+    case "LF002":
+    case "LF003":
+      return new StaleToken("stale", `token ${lease.token} of ${names.join(", ")} is refused: ${(error as Error).message}`, "the lease is lost: stop writing");
+    case "25P01":
+      return new LeasedError("invalid", "the connection is outside a transaction, so the fence would guard nothing", "send BEGIN, fence, write, and COMMIT");
+    case "42883":
+    case "3F000":
+      return new LeasedError("invalid", "the database has no function leased_fence in its search path", "run 'leased gate ddl --dialect postgres | psql'");
+    default:
+      return error;
   }
 }
 

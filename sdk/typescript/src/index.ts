@@ -524,7 +524,7 @@ const ending = (kept: KeepAlive): Ending => ({ kept, method: kept.isSession ? "c
 function checked(secret: string): string {
   const text = secret.trim();
   if (/^[ -~]*$/.test(text)) return text;
-  throw new LeasedError("invalid", "the secret has a line break or a character that is not ASCII", "pass what 'leased user add' has printed");
+  throw new LeasedError("invalid", "the secret has a character that is not printable ASCII", "pass what 'leased user add' has printed");
 }
 
 /** Waits for a promise, unless a signal ends the wait first. */

@@ -121,6 +121,8 @@ test("PostgreSQL", async () => {
       assert.ok(await theirs("postgres", database.url, name, name === "shared" ? 2 : 6));
       await assert.rejects(ours(name === "shared" ? 1 : 5), StaleToken);
     }
+    await assert.rejects(fence(lease("shared", 9), db), (error) => error instanceof LeasedError && /BEGIN/.test(error.hint));
+    await ours(7); // 9 was not admitted
     const pool = new pg.Pool({ connectionString: database.url });
     await assert.rejects(fence(lease("shared", 9), pool), /pool/);
     await pool.end();
