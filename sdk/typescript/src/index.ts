@@ -57,6 +57,8 @@ const retryable = (error: unknown): boolean => error instanceof Unavailable || e
 class KeepAlive {
   readonly leases = new Set<Lease>();
   nonce = 0;
+  acquires = 0; // calls under way
+  used = new Instant(); // when the timer last found a lease or a call
   busy = false; // a renewal is under way
   doubt = false; // a lease may be lost: the next renewal shows it
   watch: AbortController | undefined; // ends the stream that reports losses
@@ -253,7 +255,9 @@ export class LockManager implements AsyncDisposable {
         }
         body["wait"] = formatDuration(left);
         const sent = new Instant();
-        const answer = await this.transport.call("acquire", body, Math.min(answerLimit, left + 5000), options.signal);
+        if (session) session.acquires++;
+        const call = this.transport.call("acquire", body, Math.min(answerLimit, left + 5000), options.signal);
+        const answer = await call.finally(() => session && session.acquires--);
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
         if (options.signal?.aborted) { // its reason may be the LeaseLost of another lease
@@ -422,6 +426,10 @@ export class LockManager implements AsyncDisposable {
 
   /** Renews leases and ends expired ones. It waits for no call, so no deadline does. */
   private step(): void {
+    for (const [ttl, session] of this.sessions) {
+      if (session.leases.size + session.acquires > 0) session.used = new Instant();
+      else if (ttl !== this.ttl && session.used.elapsed() > session.ttl) this.sessions.delete(ttl);
+    }
     const current = new Set(this.sessions.values());
     for (const k of this.kept) {
       if (k.leases.size === 0) k.watch?.abort(); // an open stream would keep the process running

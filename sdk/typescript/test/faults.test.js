@@ -144,6 +144,24 @@ test("close ends the waiters and the leases of a client", async () => {
   await others.request("s/mine", { wait: 60_000 }, () => undefined);
 });
 
+test("a session without leases and waiters is closed after its TTL, unless it has the default TTL", async () => {
+  const closed = [];
+  const locks = intercepted((method, body) => void (method === "close-session" && closed.push(body.sessionId)));
+  const sessionOf = (lease) => lease.kept.name.sessionId;
+  await locks.request("s/default", () => undefined);
+  const held = await locks.acquire("s/idle", { ttl: 2000 });
+  const waiter = locks.acquire("s/idle", { ttl: 3000, wait: 60_000 });
+  const done = await locks.request("s/done", { ttl: 2500 }, sessionOf);
+  await eventually("the end of the idle session", () => closed.length > 0);
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  assert.deepEqual(closed, [done]);
+  await held.release();
+  await (await waiter).release();
+  await eventually("the end of the others", () => closed.length === 3);
+  assert.equal(locks.kept.size, 1);
+  await locks.close();
+});
+
 test("a request that is not granted costs one call", async () => {
   const calls = [];
   const locks = intercepted((method) => void calls.push(method));
