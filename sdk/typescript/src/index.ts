@@ -401,7 +401,8 @@ export class LockManager implements AsyncDisposable {
     }
     kept.leases.add(lease);
     this.kept.add(kept);
-    if (!session) this.schedule();
+    if (session) this.hold();
+    else this.schedule();
     return lease;
   }
 
@@ -412,16 +413,23 @@ export class LockManager implements AsyncDisposable {
   private leave(lease: Lease): void {
     lease.kept.leases.delete(lease);
     if (!lease.kept.isSession) this.kept.delete(lease.kept);
+    this.hold();
   }
 
-  /** Starts the timer for the next step. It does not keep the process running. */
+  /** Keeps the process running while there are leases. */
+  private hold(): void {
+    for (const k of this.kept) if (k.leases.size > 0) return void this.timer?.ref();
+    this.timer?.unref();
+  }
+
+  /** Starts the timer for the next step. */
   private schedule(): void {
     clearTimeout(this.timer);
     if (this.closed || this.kept.size === 0) return;
     let next = notice;
     for (const k of this.kept) next = Math.min(next, k.left(), k.busy ? notice : k.due());
     this.timer = setTimeout(() => this.step(), Math.max(0, next));
-    this.timer.unref();
+    this.hold();
   }
 
   /** Renews leases and ends expired ones. It waits for no call, so no deadline does. */

@@ -1,7 +1,10 @@
 // The client when the service hangs, refuses and forgets.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 
 import { LeaseLost, LeasedError, LockManager } from "../dist/index.js";
 import { eventually, startMember } from "./service.js";
@@ -205,6 +208,24 @@ for (const prefix of ["strong/", "fast/"]) {
     await eventually("a renewal", () => lease.kept.renewed !== granted);
     assert.ok(lease.remaining < 29_000);
     await locks.close();
+  });
+}
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: a process runs while it holds a lease, and no longer`, async () => {
+    const start = (name, then) => {
+      const code = `import { LockManager } from "./dist/index.js"; const lease = await new LockManager("${service.url}").acquire("${name}", { wait: 60_000 }); ${then}`;
+      const child = spawn(process.execPath, ["--input-type=module", "-e", code], { cwd: fileURLToPath(new URL("..", import.meta.url)), stdio: "inherit" });
+      return { child, ended: once(child, "exit") };
+    };
+    const { child, ended } = start(`${prefix}running`, "");
+    const held = async () => (await others.query(`${prefix}running`)).holders?.length === 1;
+    await eventually("the lease", held);
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    assert.equal(child.exitCode, null);
+    child.kill("SIGKILL");
+    await ended;
+    assert.deepEqual(await start(`${prefix}ends`, "await lease.release()").ended, [0, null]);
   });
 }
 
