@@ -9,7 +9,7 @@ import { hostname } from "node:os";
 
 import { Instant, formatDuration, parseDuration, pause } from "./clock.js";
 import { Held, LeaseLost, LeasedError, ModeMismatch, Unavailable, Uncertain } from "./errors.js";
-import { type Answer, Transport } from "./transport.js";
+import { type Answer, Transport, address } from "./transport.js";
 
 export { Held, LeaseLost, LeasedError, ModeMismatch, StaleToken, Unavailable, Uncertain } from "./errors.js";
 
@@ -179,7 +179,7 @@ export class LockManager implements AsyncDisposable {
   constructor(endpoints: string | readonly string[] = "http://127.0.0.1:7420", options: ClientOptions = {}) {
     const urls = typeof endpoints === "string" ? [endpoints] : endpoints;
     const headers: Record<string, string> = options.secret === undefined ? {} : { Authorization: `Bearer ${checked(options.secret)}` };
-    this.transport = new Transport(urls.map((url) => url.replace(/\/$/, "")), headers, options.fetch ?? globalThis.fetch);
+    this.transport = new Transport(urls.map(address), headers, options.fetch ?? globalThis.fetch);
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.ttl = options.ttl ?? 10_000;
   }

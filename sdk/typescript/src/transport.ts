@@ -8,6 +8,19 @@ const unsent = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETU
 /** Parts of the codes of errors of a certificate, for which no request was sent either. */
 const untrusted = ["CERT_", "SELF_SIGNED", "UNABLE_TO_", "ERR_TLS_"];
 
+/** Parts of the codes and messages of errors of an address that can never work: a wrong scheme, or a port that fetch refuses. */
+const wrong = ["ERR_SSL_WRONG_VERSION", "ERR_SSL_PACKET_LENGTH", "ERR_SSL_UNSUPPORTED", "ERR_INVALID_URL", "bad port"];
+
+/** Returns the URL of an endpoint, which may lack the scheme and the port. */
+export function address(endpoint: string): string {
+  const text = endpoint.includes("://") ? endpoint : `http://${endpoint}`;
+  const [scheme = "", , host = "", ...path] = text.split("/");
+  if (!URL.canParse(text) || !["http:", "https:"].includes(scheme) || host.includes("@")) {
+    throw new LeasedError("invalid", `"${endpoint.replace(/.*@/s, "")}" is not the address of a member`, "use a URL such as http://127.0.0.1:7420");
+  }
+  return [scheme, "", /:\d+$/.test(host) ? host : `${host}:7420`, ...path].join("/").replace(/\/$/, "");
+}
+
 /** Calls the service at one of its members. Calls leave a member that fails for the next one, and a follower for the leader. */
 export class Transport {
   private current = 0;
@@ -54,15 +67,17 @@ export class Transport {
         if (signal?.aborted) throw signal.reason;
         leave();
         cause = error instanceof Error && error.cause ? error.cause : error;
-        const code = String((cause as { code?: unknown } | undefined)?.code);
-        if (![...unsent, ...untrusted].some((known) => code.includes(known))) {
+        if (!matches(cause, [...unsent, ...untrusted, ...wrong])) {
           throw new Uncertain("uncertain", `${endpoint} did not answer: ${String(cause)}`);
         }
       } finally {
         clearTimeout(timer);
       }
     }
-    if (untrusted.some((code) => String((cause as { code?: unknown } | undefined)?.code).includes(code))) { // trying again does not help
+    if (matches(cause, wrong)) { // trying again does not help
+      throw new LeasedError("invalid", `${this.endpoints.join(", ")} cannot be called: ${String(cause)}`, "check the scheme and the port");
+    }
+    if (matches(cause, untrusted)) {
       throw new LeasedError("invalid", `the certificate of ${this.endpoints.join(", ")} is not trusted: ${String(cause)}`, "set NODE_EXTRA_CA_CERTS, or pass a fetch that trusts the authority of the service");
     }
     throw new Unavailable("unreachable", `no member of the lock service can be reached at ${this.endpoints.join(", ")}: ${String(cause)}`);
@@ -73,6 +88,12 @@ export class Transport {
     const at = this.endpoints.findIndex((endpoint) => endpoint.split("//")[1] === leader);
     if (at >= 0) this.current = at;
   }
+}
+
+/** Reports whether the code of an error, or the message of one without a code, has one of these parts. */
+function matches(error: unknown, parts: readonly string[]): boolean {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  return parts.some((part) => String(code ?? message).includes(part));
 }
 
 /** Returns the lines of an answer as they arrive. */

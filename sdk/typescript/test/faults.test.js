@@ -256,3 +256,22 @@ test("an address that is no member is refused at once", async () => {
   other.close();
   other.closeAllConnections();
 });
+
+test("an address may lack its scheme, its port and nothing else", async () => {
+  const called = [];
+  const answer = async (url) => (called.push(url), new Response('{"lock": {}}'));
+  const given = ["a:1", "a", "http://t/", "https://a:443", "https://a/prefix", "http://[::1]"];
+  for (const endpoint of given) await new LockManager(endpoint, { fetch: answer }).query("x");
+  const urls = ["http://a:1", "http://a:7420", "http://t:7420", "https://a:443", "https://a:7420/prefix", "http://[::1]:7420"];
+  assert.deepEqual(called, urls.map((url) => `${url}/v1/inspect`));
+  for (const endpoint of ["", "ftp://a", "http://", "http://a:port", "http://user:s3cret@a"]) {
+    assert.throws(() => new LockManager(endpoint), (error) => error.code === "invalid" && !error.message.includes("s3cret"), endpoint);
+  }
+});
+
+test("an address that can never work is refused at once", async () => {
+  const signal = AbortSignal.timeout(30_000);
+  for (const endpoint of [service.url.replace("http", "https"), "http://127.0.0.1:6000"]) {
+    await assert.rejects(new LockManager(endpoint).acquire("a", { signal }), (error) => error.code === "invalid" && error.message.includes(endpoint));
+  }
+});
