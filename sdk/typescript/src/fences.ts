@@ -89,7 +89,7 @@ function explained(error: unknown, lease: Fenced, names: readonly string[]): unk
 
 /** A client of ioredis or node-redis. */
 export type RedisClient =
-  | { call(command: string, ...args: string[]): Promise<unknown>; options: { autoResendUnfulfilledCommands?: boolean } }
+  | { call(command: string, ...args: string[]): Promise<unknown>; options: { autoResendUnfulfilledCommands?: boolean | undefined } }
   | { sendCommand(args: string[]): Promise<unknown> };
 
 const marks = "leased:mark:";

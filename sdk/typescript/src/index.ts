@@ -186,8 +186,8 @@ export class LockManager implements AsyncDisposable {
 
   /** Holds a lock while the callback runs, and returns its result. If the lease was lost meanwhile, it throws LeaseLost. */
   request<T>(names: string | readonly string[], callback: (lease: Lease) => T | Promise<T>): Promise<T>;
-  request<T>(names: string | readonly string[], options: RequestOptions & { ifAvailable: true }, callback: (lease: Lease | null) => T | Promise<T>): Promise<T>;
-  request<T>(names: string | readonly string[], options: RequestOptions, callback: (lease: Lease) => T | Promise<T>): Promise<T>;
+  request<T>(names: string | readonly string[], options: RequestOptions & { ifAvailable?: false }, callback: (lease: Lease) => T | Promise<T>): Promise<T>;
+  request<T>(names: string | readonly string[], options: RequestOptions, callback: (lease: Lease | null) => T | Promise<T>): Promise<T>;
   async request<T>(
     names: string | readonly string[],
     options: RequestOptions | ((lease: Lease) => T | Promise<T>),
