@@ -95,6 +95,9 @@ export type RedisClient =
 const marks = "leased:mark:";
 const tag = (resource: string): string => resource.replace(/[%{}]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
+/** Returns the part of a key that decides its slot: the text in its first braces, or the whole key if there is none. */
+const hashed = (key: string): string => /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
+
 /** Returns the name of a key of a resource, in the slot of its mark. */
 export const redisKey = (resource: string, suffix = ""): string => `{${tag(resource)}}${suffix}`;
 
@@ -144,7 +147,7 @@ export class RedisGate {
     }
     for (const key of keys) {
       if (key.startsWith(marks)) throw new LeasedError("invalid", `the key ${key} is reserved for a mark`, "use another key");
-      if (!this.options.anySlot && (/\{([^}]+)\}/.exec(key.slice(key.indexOf("{")))?.[1] ?? key) !== tag(name)) {
+      if (!this.options.anySlot && hashed(key) !== tag(name)) {
         throw new LeasedError("invalid", `the key ${key} is not in the slot of ${name}`, "name it with redisKey");
       }
     }

@@ -44,6 +44,7 @@ export interface RequestOptions {
 }
 
 const answerLimit = 15_000; // milliseconds until a call counts as lost
+const retryTimeout = 5000; // milliseconds after its wait for which an acquire repeats failed calls
 const forever = 3_600_000; // the longest wait of one call
 const drift = 0.01; // of the TTL: clocks may run at slightly different rates
 const knownModes = 10_000; // locks whose mode is remembered
@@ -269,14 +270,15 @@ export class LockManager implements AsyncDisposable {
           session = undefined;
           continue;
         }
+        const late = limit !== undefined && began.elapsed() > limit + Math.min(ttl, retryTimeout);
         if (error instanceof ModeMismatch) this.modes.delete(name); // it has changed
         else if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
-        else if (error instanceof LeaseLost) {
+        else if (error instanceof LeaseLost && !late) {
           this.retire(session); // the next renewal shows whether it is gone
           session = undefined;
         } else {
           doubt ||= error instanceof Uncertain || !(error instanceof LeasedError);
-          if (!retryable(error) || (limit !== undefined && began.elapsed() > limit + ttl)) {
+          if (!retryable(error) || late) {
             if (session && doubt && !(error instanceof Held)) this.unwant(session, nonce);
             throw error;
           }
@@ -393,7 +395,7 @@ export class LockManager implements AsyncDisposable {
         kept.renewed = again;
       }
       if (kept.left() <= 0 || this.closed || (session && !this.kept.has(session))) {
-        throw new LeaseLost("expired", `the lease of ${lease.name} ended before its grant arrived`);
+        throw new LeaseLost("expired", `the lease of ${lease.name} ended before its grant arrived`, "if the service is slow, use a longer TTL");
       }
     } catch (error) {
       void this.discard({ kept, method: "release", body });

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { LeaseLost, LeasedError, LockManager } from "../dist/index.js";
+import { LeaseLost, LeasedError, LockManager, Unavailable } from "../dist/index.js";
 import { eventually, startMember } from "./service.js";
 
 let service;
@@ -163,6 +163,15 @@ test("a session without leases and waiters is closed after its TTL, unless it ha
   await eventually("the end of the others", () => closed.length === 3);
   assert.equal(locks.kept.size, 1);
   await locks.close();
+});
+
+test("an acquire that does not wait ends soon, whatever fails", async () => {
+  const signal = AbortSignal.timeout(30_000);
+  const nobody = new LockManager("http://127.0.0.1:1", { ttl: 60_000, fetch: () => Promise.reject(new TypeError("failed", { cause: { code: "ECONNREFUSED" } })) });
+  await assert.rejects(nobody.acquire("a", { wait: 0, signal }), Unavailable);
+  const slow = intercepted(() => new Promise((resolve) => setTimeout(resolve, 600)), { ttl: 1000 }); // a session ends before its first grant
+  await assert.rejects(slow.request("s/slow", { ifAvailable: true, signal }, () => assert.fail("called")), LeasedError);
+  await slow.close();
 });
 
 test("a request that is not granted costs one call", async () => {

@@ -83,7 +83,7 @@ for (const [library, connect] of Object.entries(clients)) {
       await gate.enter(lease(name, 4));
       assert.equal(Number(await gate.run(lease(name, 4), "return redis.call('INCRBY', KEYS[1], ARGV[1])", [key], [2])), 5);
       await assert.rejects(gate.write(lease(name, 2 ** 41), [["SET", key, 1]]), /jumps too far/);
-      for (const bad of [["GET", key], ["DEL", key, "x"], ["SET", "elsewhere", 1], ["SET", `leased:mark:${redisKey(name)}`, 9]]) {
+      for (const bad of [["GET", key], ["DEL", key, "x"], ["SET", "elsewhere", 1], ["SET", `{}${key}`, 1], ["SET", `leased:mark:${redisKey(name)}`, 9]]) {
         await assert.rejects(gate.write(lease(name, 4), [bad]), LeasedError);
       }
       await assert.rejects(gate.write(lease(name, 5), [["RPUSH", key, 1]]), /nothing was written/);
