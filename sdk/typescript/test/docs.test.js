@@ -1,6 +1,6 @@
 // Runs the examples of docs/TYPESCRIPT.md and examples/typescript.
 import { execFile, spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -36,8 +36,12 @@ test("docs/TYPESCRIPT.md and examples/typescript", async () => {
     const page = readFileSync(join(root, "docs/TYPESCRIPT.md"), "utf8");
     const blocks = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code);
     await run(blocks.join("\n"), service.url, { DATABASE: database.url, REDIS_PORT: String(port) });
+    const project = mkdtempSync(join(tmpdir(), "leased-project-"));
+    mkdirSync(join(project, "node_modules"));
+    symlinkSync(join(root, "sdk/typescript"), join(project, "node_modules/leased")); // as npm install of the folder
     for (const example of readdirSync(join(root, "examples/typescript"))) {
-      await run(readFileSync(join(root, "examples/typescript", example), "utf8"), service.url);
+      writeFileSync(join(project, example), readFileSync(join(root, "examples/typescript", example), "utf8").replaceAll(place, service.url));
+      await promisify(execFile)(process.execPath, [example], { cwd: project, timeout: 300_000 });
     }
   } finally {
     redis.kill();
