@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +25,9 @@ type Backend struct {
 	listener *listener
 	// Calls for one lock.
 	acquires, releases *batches
+	// alone limits the calls that wait for a lock in their own transaction. The other connections of the pool are for
+	// renewals and batches.
+	alone chan struct{}
 }
 
 var _ engine.Backend = (*Backend)(nil)
@@ -33,7 +38,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend
 	if logger == nil {
 		logger = slog.Default()
 	}
-	b := &Backend{pool: pool, logger: logger}
+	b := &Backend{pool: pool, logger: logger, alone: make(chan struct{}, max(1, pool.Config().MaxConns/2))}
 	b.listener = newListener(pool, logger)
 	b.acquires, b.releases = newBatches(b.runAcquires), newBatches(b.runReleases)
 	if _, err := b.Inspect(ctx, "leased"); err != nil {
@@ -199,8 +204,15 @@ func refusalKind(err *pgconn.PgError) error {
 	case err.Code == "42883", err.Code == "42P01", err.Code == "3F000":
 		return fmt.Errorf("%w: the functions are not in the search path of the database; run 'leased postgres ddl' there",
 			engine.ErrInvalid)
-	case strings.HasPrefix(err.Code, "57P"): // the server ends the connection, perhaps after the commit
+	case disconnects(err):
 		return engine.ErrUncertain
 	}
 	return engine.ErrUnavailable
+}
+
+// disconnects reports whether an error ends the connection, perhaps after the commit. A pooler reports the loss of its
+// own connection with class 08.
+func disconnects(err *pgconn.PgError) bool {
+	return strings.HasPrefix(err.Code, "57P") || strings.HasPrefix(err.Code, "08") ||
+		slices.Contains([]string{"FATAL", "PANIC"}, cmp.Or(err.SeverityUnlocalized, err.Severity))
 }

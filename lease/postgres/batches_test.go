@@ -76,7 +76,7 @@ func TestSeveralAttempts(t *testing.T) {
 		"leased_locks WHERE expires > now() AND resource <> 'held'").Scan(&holders))
 	require.Equal(t, []string{"new attempt number 5", "waited attempt of a waiter"}, holders,
 		"the releases have granted the locks to the next waiters")
-	_, err = pool.Exec(ctx, "UPDATE leased_locks SET ended = NULL")
+	_, err = pool.Exec(ctx, "UPDATE leased_locks SET attempt = NULL WHERE expires IS NULL")
 	require.NoError(t, err)
 	_, err = pool.Exec(ctx, "SELECT leased_release(ARRAY['free'], 'attempt number 2')")
 	require.NoError(t, err)
@@ -96,15 +96,15 @@ func TestEveryWayRaisesTheTokens(t *testing.T) {
 			"ARRAY[gen_random_uuid()::text], ARRAY[NULL::jsonb], ARRAY[NULL::interval], 'c')",
 		"SELECT leased_hold('a')",
 	} {
-		for _, origin := range []string{"leased_origin.origin", "'another server'"} {
+		for _, origin := range []string{"leased_origin.server", "'another server'"} {
 			_, err := pool.Exec(ctx, "INSERT INTO leased_locks (resource) VALUES ('a') "+
 				"ON CONFLICT (resource) DO UPDATE SET expires = NULL")
 			require.NoError(t, err)
-			_, err = pool.Exec(ctx, "UPDATE leased_origin SET started = NULL, origin = "+origin)
+			_, err = pool.Exec(ctx, "UPDATE leased_origin SET started = NULL, server = "+origin)
 			require.NoError(t, err)
 			var token int64
 			require.NoError(t, pool.QueryRow(ctx, call).Scan(&token))
-			require.Equal(t, origin != "leased_origin.origin", token > last+step/2, "%s: %d after %d", call, token, last)
+			require.Equal(t, origin != "leased_origin.server", token > last+step/2, "%s: %d after %d", call, token, last)
 			last = token
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,7 +120,8 @@ func (b *batches) take() (calls []*call) {
 	for _, c := range calls {
 		b.underWay[c.resource] = true
 	}
-	// Transactions that lock rows in one order do not wait for each other in a circle.
+	// Free locks are taken in this order, the others after them, in the same order. Transactions that wait for each
+	// other in a circle are ended by the lock timeout or by the database, and their calls are made alone.
 	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Compare(a.resource, b.resource) })
 	return calls
 }
@@ -164,8 +164,16 @@ const (
 	withoutDisk = "(SELECT set_config('synchronous_commit', CASE WHEN EXISTS (SELECT FROM a WHERE token IS NOT NULL) " +
 		"THEN current_setting('synchronous_commit') ELSE 'off' END, true) AS disk) d"
 
-	acquireLocks = "WITH a AS MATERIALIZED (SELECT * FROM leased_acquire($1, $2, $3, $4, $5::text::jsonb, $6, $7)) " +
-		"SELECT token, remaining, held_by, disk FROM a, " + withoutDisk
+	// A call that waits for a row does not keep its connection for longer.
+	bounded    = "(SELECT set_config('lock_timeout', '500 ms', true) AS bound) b"
+	boundNames = "CASE WHEN b.bound IS NOT NULL THEN $1::text[] END" // so the bound is set before the call
+
+	acquireLocks = "WITH a AS MATERIALIZED (SELECT a.* FROM " + bounded + ", leased_acquire(" + boundNames +
+		", $2, $3, $4, $5::text::jsonb, $6, $7) a) SELECT token, remaining, held_by, disk FROM a, " + withoutDisk
+
+	releaseLocks = "SELECT leased_release(" + boundNames + ", $2, $3) FROM " + bounded
+
+	renewLocks = "SELECT r.attempt, r.locks FROM " + bounded + ", leased_renew(" + boundNames + ", $2, $3, $4) r"
 
 	acquireAll = "WITH a AS MATERIALIZED (SELECT * FROM leased_acquires($1, $2, $3, $4, $5::text[]::jsonb[], $6, $7)) " +
 		"SELECT attempt, token, remaining, held_by, disk FROM a, " + withoutDisk
@@ -174,12 +182,36 @@ const (
 		"SELECT attempt, token, disk FROM " + withoutDisk + " LEFT JOIN a ON true"
 )
 
+// busy reports whether another transaction keeps a lock.
+func busy(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "55P03"
+}
+
+// patiently makes a call in its own transaction, again and again while another transaction keeps the lock.
+func (b *Backend) patiently(ctx context.Context, call func() error) error {
+	for {
+		select {
+		case b.alone <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err := call()
+		<-b.alone
+		if !busy(err) {
+			return err
+		}
+	}
+}
+
 // acquireOne acquires locks in their own transaction.
 func (b *Backend) acquireOne(ctx context.Context, resources []fencing.Resource, attempt string, r acquisition) answer {
 	a := answer{Attempt: attempt}
 	channel, _ := b.listener.channel()
-	err := b.pool.QueryRow(ctx, acquireLocks, names(resources), r.holder, r.ttl, attempt, r.metadata, r.wait,
-		channel).Scan(&a.Token, &a.Remaining, &a.HeldBy, nil)
+	err := b.patiently(ctx, func() error {
+		return b.pool.QueryRow(ctx, acquireLocks, names(resources), r.holder, r.ttl, attempt, r.metadata, r.wait,
+			channel).Scan(&a.Token, &a.Remaining, &a.HeldBy, nil)
+	})
 	if err != nil {
 		a.err = failure(ctx, "acquire", resources[0], err)
 	}
@@ -223,7 +255,11 @@ func (b *Backend) runAcquires(ctx context.Context, calls []*call) {
 
 // releaseOne releases locks in their own transaction.
 func (b *Backend) releaseOne(ctx context.Context, resources []fencing.Resource, attempt string, remember bool) error {
-	if _, err := b.pool.Exec(ctx, "SELECT leased_release($1, $2, $3)", names(resources), attempt, remember); err != nil {
+	err := b.patiently(ctx, func() error {
+		_, err := b.pool.Exec(ctx, releaseLocks, names(resources), attempt, remember)
+		return err
+	})
+	if err != nil {
 		return failure(ctx, "release", resources[0], err)
 	}
 	return nil
@@ -275,7 +311,7 @@ func refused(err error) bool {
 		e         *pgconn.PgError
 		noConnect *pgconn.ConnectError
 	)
-	return errors.As(err, &e) && !errors.As(err, &noConnect) && !strings.HasPrefix(e.Code, "57P")
+	return errors.As(err, &e) && !errors.As(err, &noConnect) && !disconnects(e)
 }
 
 // grant returns the grant in an answer to a request that was sent at the given instant, or an error. It also returns

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +123,7 @@ func impossible(err error) bool {
 		noConnect *pgconn.ConnectError
 	)
 	return errors.Is(err, errSilent) || errors.As(err, &refused) && !errors.As(err, &noConnect) &&
-		!strings.HasPrefix(refused.Code, "57P")
+		!disconnects(refused)
 }
 
 // errSilent: a notification that was sent as a test has not arrived.

@@ -47,7 +47,7 @@ func TestRoles(t *testing.T) {
 	for _, statement := range []string{
 		"UPDATE leased_locks SET expires = now()", "DELETE FROM leased_locks",
 		"INSERT INTO leased_locks (resource) VALUES ('b')", "TRUNCATE leased_locks",
-		"SELECT setval('leased_tokens', 1)", "SELECT nextval('leased_tokens')", "UPDATE leased_origin SET origin = ''",
+		"SELECT setval('leased_tokens', 1)", "SELECT nextval('leased_tokens')", "UPDATE leased_origin SET server = ''",
 		"DELETE FROM leased_waiters",
 		"SELECT leased_break('a', 1)", "SELECT leased_raise(1)", "SELECT leased_close('b')",
 		"SELECT leased_end(ARRAY['a'], 'x', NULL)", "SELECT leased_wake('a')", "SELECT leased_next_token()",

@@ -164,24 +164,10 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 	if len(held) == 0 {
 		return nil, nil
 	}
-	var resources, attempts []string
-	for _, h := range held {
-		for _, name := range h.Resources {
-			resources = append(resources, string(name))
-			attempts = append(attempts, h.Name)
-		}
+	locks, err := s.extend(ctx, ttl, metadata, held...)
+	if busy(err) && len(held) > 1 { // a busy lock does not keep the other leases from their renewal
+		return s.renewEach(ctx, ttl, metadata, held)
 	}
-	rows, err := s.backend.pool.Query(ctx, "SELECT attempt, locks FROM leased_renew($1, $2, $3, $4)", resources, attempts,
-		ttl, metadata)
-	if err != nil {
-		return nil, failure(ctx, "renew", held[0].Resources[0], err)
-	}
-	locks := map[string]int{}
-	var (
-		attempt string
-		count   int
-	)
-	_, err = pgx.ForEachRow(rows, []any{&attempt, &count}, func() error { locks[attempt] = count; return nil })
 	if err != nil {
 		return nil, failure(ctx, "renew", held[0].Resources[0], err)
 	}
@@ -194,6 +180,62 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 		}
 	}
 	return extended, nil
+}
+
+// renewEach renews leases one by one, several at a time. It fails if none could be renewed.
+func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map[string]string,
+	held []engine.Held) (extended []engine.Nonce, err error) {
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		next   int
+		failed error
+	)
+	for range min(batchesAtOnce, len(held)) {
+		wg.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < len(held) {
+				h := held[next]
+				next++
+				mu.Unlock()
+				nonces, err := s.renew(ctx, ttl, metadata, h)
+				mu.Lock()
+				extended = append(extended, nonces...)
+				if err != nil {
+					failed = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(extended) > 0 {
+		return extended, nil
+	}
+	return nil, failed
+}
+
+// extend calls the database, and returns the number of locks that were extended for each attempt.
+func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[string]string,
+	held ...engine.Held) (locks map[string]int, err error) {
+	var resources, attempts []string
+	for _, h := range held {
+		for _, name := range h.Resources {
+			resources = append(resources, string(name))
+			attempts = append(attempts, h.Name)
+		}
+	}
+	rows, err := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, metadata)
+	if err != nil {
+		return nil, err
+	}
+	locks = map[string]int{}
+	var (
+		attempt string
+		count   int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&attempt, &count}, func() error { locks[attempt] = count; return nil })
+	return locks, err
 }
 
 // Release ends an attempt, also one that is queued, or whose acquire has not arrived yet.

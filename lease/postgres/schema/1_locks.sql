@@ -2,14 +2,25 @@
 -- nothing. Only the functions write to these tables: grant EXECUTE on the functions, and
 -- no rights on the tables.
 
--- A row for each lock that was ever used. A free lock has no attempt. Tokens come from
--- one sequence, so rows of free locks may be deleted:
---     DELETE FROM leased_locks WHERE attempt IS NULL;
+-- The functions run with the rights of their owner, and find functions and operators in this
+-- schema. A user who may create some there could take over the rights of the owner. In
+-- the schema public, every user may before PostgreSQL 15.
+DO $$
+BEGIN
+    IF has_schema_privilege('public', current_schema()::text, 'CREATE') THEN
+        RAISE EXCEPTION 'cannot install locks in schema %: every user may create functions there, which would run with the rights of the owner; run REVOKE CREATE ON SCHEMA % FROM PUBLIC', quote_ident(current_schema()), quote_ident(current_schema())
+            USING ERRCODE = '55000', HINT = 'Do not grant CREATE on this schema to users who take locks either.';
+    END IF;
+END
+$$;
+
+-- A row for each lock that was ever used. A free lock has no expiry, and still the attempt that
+-- had it last. Tokens come from one sequence, so rows of free locks may be deleted:
+--     DELETE FROM leased_locks WHERE expires IS NULL;
 CREATE TABLE IF NOT EXISTS leased_locks (
     resource  text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512 AND strpos(resource, E'\n') = 0),
     token     bigint NOT NULL DEFAULT 0, -- of the newest grant
-    attempt   text,                      -- that holds the lock
-    ended     text,                      -- the attempt that was released or broken last
+    attempt   text,                      -- that holds the lock, or held it last
     owner     text,                      -- the role that acquired it
     holder    text,
     metadata  jsonb,
@@ -35,7 +46,7 @@ CREATE TABLE IF NOT EXISTS leased_waiters (
     expires   timestamptz NOT NULL,
     PRIMARY KEY (resource, ticket)
 );
-CREATE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt);
+CREATE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner);
 CREATE SEQUENCE IF NOT EXISTS leased_tickets;
 
 -- Attempts that have ended, and of which another acquire may still arrive. They are removed
@@ -48,52 +59,54 @@ CREATE TABLE IF NOT EXISTS leased_ended (
 );
 CREATE INDEX IF NOT EXISTS leased_ended_at ON leased_ended (at);
 
--- The tokens, and the origin of their sequence: the server, its timeline and this table. A
--- server that was promoted, recovered to an earlier time or loaded from a dump has another
--- origin and may have forgotten grants.
+-- The tokens, and the origin of their sequence: the server, and the place of this table, which is the timeline of the
+-- server, the folder of the database and the table. A server that was promoted, recovered to an earlier time,
+-- copied or loaded from a dump has another origin and may have forgotten grants.
 --
 -- It takes long to read the identifier of the server. Until the server is started again, the
--- other columns tell as well that the origin is the same.
+-- place tells as well that the origin is the same.
 CREATE SEQUENCE IF NOT EXISTS leased_tokens AS bigint MAXVALUE 9007199254740991 NO CYCLE CACHE 1;
 CREATE TABLE IF NOT EXISTS leased_origin (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    origin   text NOT NULL,
-    started  timestamptz,
-    timeline text,
-    relation oid
+    server   text NOT NULL,
+    place    text NOT NULL,
+    started  timestamptz
 );
-CREATE OR REPLACE VIEW leased_known_origin AS SELECT origin FROM leased_origin
-    WHERE only_row AND started = pg_postmaster_start_time() AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8) AND relation = tableoid;
-
-CREATE OR REPLACE FUNCTION leased_current_origin() RETURNS text LANGUAGE sql AS $$
-    SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()) || '/'
-        || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) || '/' || 'leased_origin'::regclass::oid
+CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS $$
+    SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || rtrim(pg_relation_filepath('leased_origin'), '0123456789')
+        || 'leased_origin'::regclass::oid
 $$;
+INSERT INTO leased_origin SELECT true, system_identifier, leased_place() FROM pg_control_system() ON CONFLICT DO NOTHING;
 
-INSERT INTO leased_origin (origin) SELECT leased_current_origin() ON CONFLICT DO NOTHING;
+CREATE OR REPLACE VIEW leased_known_origin AS
+    SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place();
 
 -- leased_next_token returns the next token. After a change of the origin all tokens rise by
--- 2^32 first. setval is not undone if the transaction is: tokens then rise once more.
+-- 2^32 first, and once more for each timeline in between, which another recovery from the same backup may have used.
+-- setval is not undone if the transaction is: tokens then rise again.
 CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    here text;
+    here leased_origin;
+    last leased_origin;
+    step bigint := 1;
 BEGIN
     IF EXISTS (SELECT FROM leased_known_origin) THEN
         RETURN nextval('leased_tokens');
     END IF;
-    here := leased_current_origin();
-    IF EXISTS (SELECT FROM leased_origin WHERE origin = here) THEN
-        PERFORM FROM leased_origin FOR UPDATE SKIP LOCKED; -- another transaction may do it
+    SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
+    INSERT INTO leased_origin SELECT true, '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
+    IF EXISTS (SELECT FROM leased_origin WHERE server = here.server AND place = here.place) THEN
+        SELECT * INTO last FROM leased_origin FOR UPDATE SKIP LOCKED; -- another transaction may do it
     ELSE
-        PERFORM FROM leased_origin FOR UPDATE;
-        IF NOT EXISTS (SELECT FROM leased_origin WHERE origin = here) THEN
-            PERFORM setval('leased_tokens', (SELECT last_value FROM leased_tokens) + 4294967296);
+        SELECT * INTO last FROM leased_origin FOR UPDATE;
+    END IF;
+    IF last.server <> here.server OR last.place <> here.place THEN
+        IF last.server = here.server THEN
+            step := greatest(1, ('x' || left(here.place, 8))::bit(32)::bigint - ('x' || left(last.place, 8))::bit(32)::bigint);
         END IF;
+        PERFORM setval('leased_tokens', greatest(last_value, (SELECT max(token) FROM leased_locks)) + step * 4294967296) FROM leased_tokens;
     END IF;
-    IF FOUND THEN
-        UPDATE leased_origin SET origin = here, started = pg_postmaster_start_time(), timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8),
-            relation = tableoid;
-    END IF;
+    UPDATE leased_origin SET server = here.server, place = here.place, started = here.started WHERE last.only_row;
     RETURN nextval('leased_tokens');
 END
 $$;

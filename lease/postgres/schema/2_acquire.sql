@@ -12,38 +12,61 @@
 -- must ask again before that time is over, or it loses its place. If it gives a channel,
 -- it is notified there (NOTIFY, with the attempt as payload) when it should ask again.
 --
--- The rows of the locks are the mutex of everything below: each function locks them in
--- ascending order, and then reads the clock. An UPDATE of one row does both, since it looks at
--- the newest version of its row again after a wait; other tables it sees as they were
--- before the wait, so they are read by a later statement. A function finds them one by one: for a list of names
--- the planner may read the whole table, since it knows neither the list nor, in a new
--- database, the table.
+-- The rows of the locks are the mutex of everything below. A function locks them in ascending order,
+-- and reads the clock and the other tables in later statements, which see what was committed before it had the locks.
+-- For one free lock an UPDATE does it all, which takes half the time. If it waits for a
+-- transaction that leaves the row as it was, it does not look again, so a later statement
+-- does. Functions find the rows one by one: for a list of names the planner may read the
+-- whole table, since it knows neither the list nor, in a new database, the table.
 CREATE OR REPLACE FUNCTION leased_acquire(resources text[], holder text, ttl interval, attempt text,
     metadata jsonb DEFAULT NULL, wait interval DEFAULT NULL, channel text DEFAULT NULL,
     OUT token bigint, OUT remaining interval, OUT held_by text, OUT place bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     names text[] := $1;
+    span  interval := leased_span($3);
 BEGIN
     IF cardinality(names) > 1 THEN
         names := ARRAY(SELECT DISTINCT r COLLATE "C" FROM unnest($1) r ORDER BY 1);
-    ELSE -- one lock that is free and has no waiters
+    ELSE
         UPDATE leased_locks SET token = nextval('leased_tokens'), attempt = $4, owner = session_user, holder = $2, metadata = $5,
-            resources = NULL, ttl = $3, granted = clock_timestamp(), expires = clock_timestamp() + $3
-        WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND attempt IS DISTINCT FROM $4 AND ended IS DISTINCT FROM $4
-            AND octet_length($4) BETWEEN 16 AND 128 AND $3 BETWEEN '100 ms' AND '1 day'
-            AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = names[1])
-            AND EXISTS (SELECT FROM leased_known_origin)
-        RETURNING leased_locks.token INTO token;
+            resources = NULL, ttl = span, granted = clock_timestamp(), expires = clock_timestamp() + span
+        WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND attempt IS DISTINCT FROM $4
+            AND octet_length($4) BETWEEN 16 AND 128 AND span IS NOT NULL AND EXISTS (SELECT FROM leased_known_origin)
+        RETURNING leased_locks.token, expires - clock_timestamp() INTO token, remaining;
         IF token IS NOT NULL THEN
-            IF EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN -- seen only now that the row is locked
-                RAISE EXCEPTION 'attempt % has ended', quote_literal($4) USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
+            IF remaining > '0' AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = names[1])
+                AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
+                RETURN;
             END IF;
-            remaining := $3;
-            RETURN;
+            UPDATE leased_locks SET attempt = NULL, expires = NULL WHERE resource = names[1];
         END IF;
     END IF;
     SELECT * INTO token, remaining, held_by, place FROM leased_queue(names, $2, $3, $4, $5, $6, $7);
+END
+$$;
+
+-- leased_span returns an interval in seconds, or NULL if it is not 100 ms to 1 day.
+-- Months and days have no fixed length, and could hide a longer time.
+CREATE OR REPLACE FUNCTION leased_span(span interval) RETURNS interval LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN extract(epoch FROM span) BETWEEN 0.1 AND 86400 THEN make_interval(secs => extract(epoch FROM span)) END
+$$;
+
+-- leased_lock locks the rows of locks in the order of their names, and then returns them.
+CREATE OR REPLACE FUNCTION leased_lock(names text[]) RETURNS SETOF leased_locks LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+BEGIN
+    FOR name IN SELECT DISTINCT r COLLATE "C" FROM unnest(names) r ORDER BY 1 LOOP
+        RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
+        IF NOT FOUND THEN -- another transaction may be inserting it
+            INSERT INTO leased_locks (resource) VALUES (name) ON CONFLICT DO NOTHING;
+            RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'the lock % is newer than this transaction', quote_literal(name) USING ERRCODE = '40001';
+            END IF;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -52,68 +75,71 @@ CREATE OR REPLACE FUNCTION leased_queue(names text[], holder text, ttl interval,
     OUT token bigint, OUT remaining interval, OUT held_by text, OUT place bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    span  interval := leased_span(ttl);
+    until interval := leased_span(wait);
     name  text;
     l     leased_locks;
     now   timestamptz;
+    held  bigint := 0; -- by this attempt
+    ended boolean := false;
     ahead bigint;
     mine  bigint;
-    free  boolean := true;
 BEGIN
-    IF coalesce(cardinality(names), 0) = 0 OR array_position(names, NULL) IS NOT NULL OR $4 IS NULL OR octet_length($4) NOT BETWEEN 16 AND 128
-        OR (ttl BETWEEN '100 ms' AND '1 day') IS NOT TRUE THEN
-        RAISE EXCEPTION 'leased_acquire needs at least one resource, a ttl from 100 ms to 1 day, and an attempt of 16 to 128 bytes'
-            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt.';
+    IF coalesce(cardinality(names), 0) = 0 OR array_position(names, NULL) IS NOT NULL OR (octet_length($4) BETWEEN 16 AND 128) IS NOT TRUE
+        OR span IS NULL OR until IS NULL AND wait IS NOT NULL OR octet_length(channel) NOT BETWEEN 1 AND 63 THEN
+        RAISE EXCEPTION 'leased_acquire needs at least one resource, a ttl and a wait from 100 ms to 1 day, an attempt of 16 to 128 bytes, and a channel of 1 to 63 bytes'
+            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt. wait and channel may be NULL.';
     END IF;
-    SELECT w.ticket INTO mine FROM leased_waiters w WHERE w.attempt = $4 LIMIT 1;
-    FOREACH name IN ARRAY names LOOP
-        SELECT * INTO l FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
-        IF NOT FOUND THEN
-            INSERT INTO leased_locks (resource) VALUES (name) ON CONFLICT DO NOTHING;
-            SELECT * INTO l FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'the lock % is newer than this transaction', quote_literal(name) USING ERRCODE = '40001';
-            END IF;
-        END IF;
-        now := clock_timestamp();
-        IF l.attempt = $4 AND l.expires > now AND l.owner = session_user AND coalesce(l.resources, ARRAY[l.resource]) = names THEN
-            token := l.token;
-            remaining := l.expires - now;
+    IF wait IS NULL THEN -- a refusal locks no rows: in an open transaction that would keep their holders from renewals
+        SELECT min(coalesce(k.holder, k.owner)), min(k.expires) - clock_timestamp() INTO held_by, remaining
+            FROM unnest(names) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
+            WHERE k.expires > clock_timestamp() AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user)
+            HAVING bool_and(k.attempt <> $4);
+        IF FOUND THEN
             RETURN;
-        ELSIF l.attempt = $4 OR l.ended = $4 THEN
-            RAISE EXCEPTION 'attempt % has ended', quote_literal($4) USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
-        ELSIF l.expires > now THEN
-            free := false;
-            IF held_by IS NULL THEN
-                held_by := coalesce(l.holder, l.owner::text);
-                remaining := l.expires - now;
-            END IF;
         END IF;
-        SELECT count(*) INTO ahead FROM leased_waiters w
-            WHERE w.resource = name AND w.expires > now AND w.attempt <> $4 AND (mine IS NULL OR w.ticket < mine);
-        free := free AND ahead = 0;
-        place := greatest(place, ahead + 1);
+    END IF;
+    FOR l IN SELECT * FROM leased_lock(names) LOOP
+        now := coalesce(now, clock_timestamp()); -- when all rows are locked
+        IF l.attempt = $4 AND l.expires > now AND l.owner = session_user AND coalesce(l.resources, ARRAY[l.resource]) = names THEN
+            held := held + 1;
+            token := l.token;
+            remaining := least(remaining, l.expires - now);
+        ELSIF l.attempt = $4 THEN
+            ended := true;
+        ELSIF l.expires > now AND held_by IS NULL THEN
+            held_by := coalesce(l.holder, l.owner);
+            remaining := l.expires - now;
+        END IF;
     END LOOP;
-    IF EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
+    IF held = cardinality(names) THEN
+        RETURN;
+    END IF;
+    IF ended OR held > 0 OR EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
         RAISE EXCEPTION 'attempt % has ended', quote_literal($4) USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
     END IF;
-    IF free THEN
+    SELECT min(w.ticket) INTO mine FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user AND w.expires > now
+        AND w.resources = names HAVING count(*) = cardinality(names);
+    SELECT coalesce(max(n), 0) INTO ahead FROM (SELECT count(*) AS n FROM leased_waiters w WHERE w.resource = ANY (names) AND w.expires > now
+        AND (w.attempt <> $4 OR w.owner <> session_user) AND (mine IS NULL OR w.ticket < mine) GROUP BY w.resource) a;
+    IF held_by IS NULL AND ahead = 0 THEN
         token := leased_next_token();
-        remaining := ttl;
-        place := NULL;
+        remaining := span;
         FOREACH name IN ARRAY names LOOP
             UPDATE leased_locks SET token = leased_queue.token, attempt = $4, owner = session_user, holder = $2, metadata = $5,
-                resources = CASE WHEN cardinality(names) > 1 THEN names END, ttl = $3, granted = now, expires = now + $3 WHERE resource = name;
+                resources = CASE WHEN cardinality(names) > 1 THEN names END, ttl = span, granted = now, expires = now + span WHERE resource = name;
         END LOOP;
-    ELSIF wait IS NOT NULL AND mine IS NULL THEN
-        mine := nextval('leased_tickets');
-        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, ttl, $7, now, now + wait FROM unnest(names) r;
     ELSIF wait IS NOT NULL THEN
-        UPDATE leased_waiters SET expires = now + wait, channel = $7 WHERE attempt = $4;
-    ELSE
-        place := NULL;
+        place := ahead + 1;
+        UPDATE leased_waiters SET expires = now + until, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
-    IF mine IS NOT NULL AND (free OR wait IS NULL) THEN
-        DELETE FROM leased_waiters WHERE attempt = $4;
+    DELETE FROM leased_waiters WHERE attempt = $4 AND owner = session_user; -- also a part of a place, or one that has expired
+    IF place IS NOT NULL THEN
+        mine := nextval('leased_tickets');
+        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, span, $7, now, now + until FROM unnest(names) r;
     END IF;
 END
 $$;
@@ -128,23 +154,28 @@ CREATE OR REPLACE FUNCTION leased_acquires(resources text[], holders text[], ttl
 DECLARE
     r       record;
     granted text[] := '{}';
+    late    boolean := false;
 BEGIN
     FOR r IN UPDATE leased_locks l SET token = nextval('leased_tokens'), attempt = a.attempt, owner = session_user, holder = a.holder,
-            metadata = a.metadata, resources = NULL, ttl = a.ttl, granted = clock_timestamp(), expires = clock_timestamp() + a.ttl
+            metadata = a.metadata, resources = NULL, ttl = leased_span(a.ttl), granted = clock_timestamp(),
+            expires = clock_timestamp() + leased_span(a.ttl)
         FROM unnest($1, $2, $3, $4, $5) a (resource, holder, ttl, attempt, metadata)
         WHERE l.resource = a.resource AND (l.expires > clock_timestamp()) IS NOT TRUE AND l.attempt IS DISTINCT FROM a.attempt
-            AND l.ended IS DISTINCT FROM a.attempt AND octet_length(a.attempt) BETWEEN 16 AND 128 AND a.ttl BETWEEN '100 ms' AND '1 day'
+            AND octet_length(a.attempt) BETWEEN 16 AND 128 AND leased_span(a.ttl) IS NOT NULL
             AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = a.resource)
             AND EXISTS (SELECT FROM leased_known_origin)
-        RETURNING a.attempt, l.token, a.ttl LOOP
+        RETURNING a.attempt, l.token, l.expires - clock_timestamp() AS remaining LOOP
         granted := granted || r.attempt;
         attempt := r.attempt;
         token := r.token;
-        remaining := r.ttl;
+        remaining := r.remaining;
+        late := late OR remaining <= '0';
         RETURN NEXT;
     END LOOP;
     IF EXISTS (SELECT FROM leased_ended e WHERE e.attempt = ANY (granted) AND e.owner = session_user) THEN -- seen only now that the rows are locked
         RAISE EXCEPTION 'an attempt has ended' USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
+    ELSIF late OR EXISTS (SELECT FROM unnest($1, $4) a (resource, attempt), leased_waiters w WHERE w.resource = a.resource AND a.attempt = ANY (granted)) THEN
+        RAISE EXCEPTION 'a lock was busy' USING ERRCODE = '40001';
     END IF;
     IF cardinality(granted) < cardinality($1) THEN
         FOR r IN SELECT * FROM unnest($1, $2, $3, $4, $5, $6) a (resource, holder, ttl, attempt, metadata, wait)
@@ -182,24 +213,21 @@ BEGIN
 END
 $$;
 
--- leased_end ends an attempt of a role, or of any role for NULL, that holds these locks or
--- waits for them, and wakes the next waiters. It returns the number of locks that it freed.
+-- leased_end ends an attempt of a role that holds these locks or waits for them, and wakes the next waiters.
+-- It returns the number of locks that it freed. It writes every row, so that an acquire of the attempt with an
+-- older snapshot fails.
 CREATE OR REPLACE FUNCTION leased_end(names text[], ending text, role text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    name  text;
     l     leased_locks;
+    ends  boolean;
     freed bigint := 0;
 BEGIN
-    FOR name IN SELECT DISTINCT r COLLATE "C" FROM unnest(names) r ORDER BY 1 LOOP
-        SELECT * INTO l FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
-        CONTINUE WHEN NOT FOUND;
-        DELETE FROM leased_waiters WHERE resource = l.resource AND attempt = ending AND (role IS NULL OR owner = role);
-        IF l.attempt = ending AND (role IS NULL OR l.owner = role) THEN
-            UPDATE leased_locks SET attempt = NULL, ended = ending, owner = NULL, holder = NULL, metadata = NULL, resources = NULL,
-                ttl = NULL, granted = NULL, expires = NULL WHERE resource = l.resource;
-            freed := freed + 1;
-            PERFORM leased_wake(l.resource);
-        ELSIF l.attempt IS NULL OR l.expires <= clock_timestamp() THEN
+    FOR l IN SELECT * FROM leased_lock(names) LOOP
+        ends := (l.attempt = ending AND l.owner = role AND l.expires IS NOT NULL) IS TRUE;
+        freed := freed + ends::int;
+        DELETE FROM leased_waiters WHERE resource = l.resource AND attempt = ending AND owner = role;
+        UPDATE leased_locks SET expires = CASE WHEN NOT ends THEN expires END WHERE resource = l.resource;
+        IF ends OR (l.expires > clock_timestamp()) IS NOT TRUE THEN
             PERFORM leased_wake(l.resource);
         END IF;
     END LOOP;

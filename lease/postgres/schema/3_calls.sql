@@ -8,17 +8,20 @@ CREATE OR REPLACE FUNCTION leased_renew(resources text[], attempts text[], ttl i
     RETURNS TABLE (attempt text, locks bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    span     interval := leased_span($3);
     held     record;
+    alive    boolean;
     extended text[];
 BEGIN
-    IF NOT $3 BETWEEN '100 ms' AND '1 day' THEN
+    IF span IS NULL AND $3 IS NOT NULL THEN
         RAISE EXCEPTION 'leased_renew needs a ttl from 100 ms to 1 day' USING ERRCODE = 'LL002';
     END IF;
     FOR held IN SELECT h.resource, h.attempt FROM unnest($1, $2) AS h (resource, attempt) ORDER BY h.resource COLLATE "C" LOOP
-        UPDATE leased_locks l SET ttl = coalesce($3, l.ttl), expires = greatest(l.expires, clock_timestamp() + coalesce($3, l.ttl)),
+        UPDATE leased_locks l SET ttl = coalesce(span, l.ttl), expires = greatest(l.expires, clock_timestamp() + coalesce(span, l.ttl)),
                 metadata = coalesce($4, l.metadata)
-            WHERE l.resource = held.resource AND l.attempt = held.attempt AND l.owner = session_user AND l.expires > clock_timestamp();
-        IF FOUND THEN
+            WHERE l.resource = held.resource AND l.attempt = held.attempt AND l.owner = session_user AND l.expires > clock_timestamp()
+            RETURNING l.expires > clock_timestamp() INTO alive; -- it may have waited for the row
+        IF alive THEN
             extended := extended || held.attempt;
         END IF;
     END LOOP;
@@ -34,18 +37,18 @@ CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, rememb
 DECLARE
     held boolean;
 BEGIN
-    IF cardinality($1) = 1 THEN
-        UPDATE leased_locks l SET attempt = NULL, ended = $2, owner = NULL, holder = NULL, metadata = NULL, resources = NULL, ttl = NULL,
-            granted = NULL, expires = NULL WHERE l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user;
-        held := FOUND;
-        IF held AND EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
-            PERFORM leased_wake($1[1]);
-        END IF;
+    UPDATE leased_locks l SET expires = NULL WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
+        AND l.expires IS NOT NULL;
+    held := FOUND;
+    IF NOT held THEN
+        held := leased_end($1, $2, session_user) > 0;
+    ELSIF EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
+        PERFORM leased_wake($1[1]);
     END IF;
-    held := held IS TRUE OR leased_end($1, $2, session_user) > 0;
     IF remember OR NOT held THEN
         INSERT INTO leased_ended VALUES ($2, session_user, clock_timestamp()) ON CONFLICT DO NOTHING;
-        DELETE FROM leased_ended e WHERE e.at < clock_timestamp() - interval '1 hour';
+        DELETE FROM leased_ended e WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM leased_ended o WHERE o.at < now() - interval '1 hour'
+            LIMIT 100 FOR UPDATE SKIP LOCKED)); -- other transactions may remove some
     END IF;
     RETURN held;
 END
@@ -63,10 +66,9 @@ DECLARE
     attempt text;
 BEGIN
     UPDATE leased_locks l SET token = nextval('leased_tokens')
-        WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE
-            AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1) AND EXISTS (SELECT FROM leased_known_origin)
+        WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE AND EXISTS (SELECT FROM leased_known_origin)
         RETURNING l.token INTO mine;
-    IF mine IS NULL THEN
+    IF mine IS NULL OR EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1) THEN -- seen only now that the row is locked
         attempt := gen_random_uuid()::text;
         SELECT a.token INTO mine FROM leased_acquire(ARRAY[$1], NULL, '1 day', attempt) a;
         PERFORM leased_release(ARRAY[$1], attempt, false) WHERE mine IS NOT NULL;
@@ -86,9 +88,9 @@ DECLARE
     freed text[] := '{}';
     ended text[] := '{}';
 BEGIN
-    FOR r IN UPDATE leased_locks l SET attempt = NULL, ended = a.attempt, owner = NULL, holder = NULL, metadata = NULL, resources = NULL,
-            ttl = NULL, granted = NULL, expires = NULL FROM unnest($1, $2) a (resource, attempt)
-        WHERE l.resource = a.resource AND l.attempt = a.attempt AND l.owner = session_user RETURNING l.resource, a.attempt LOOP
+    FOR r IN UPDATE leased_locks l SET expires = NULL FROM unnest($1, $2) a (resource, attempt)
+        WHERE l.resource = a.resource AND l.attempt = a.attempt AND l.owner = session_user AND l.expires IS NOT NULL
+        RETURNING l.resource, a.attempt LOOP
         freed := freed || r.resource;
         ended := ended || r.attempt;
     END LOOP;
@@ -110,7 +112,7 @@ DECLARE
     l leased_locks;
 BEGIN
     SELECT * INTO l FROM leased_locks k WHERE k.resource = $1 AND k.token = $2 AND k.expires > clock_timestamp();
-    IF l.attempt IS NULL OR leased_end(coalesce(l.resources, ARRAY[l.resource]), l.attempt, NULL) = 0 THEN
+    IF l.attempt IS NULL OR leased_end(coalesce(l.resources, ARRAY[l.resource]), l.attempt, l.owner) = 0 THEN
         RETURN false;
     END IF;
     INSERT INTO leased_ended VALUES (l.attempt, l.owner, clock_timestamp()) ON CONFLICT DO NOTHING;
@@ -119,10 +121,11 @@ END
 $$;
 
 -- leased_raise(floor) makes all later tokens larger than floor, for operators: after a move
--- from another lock service, or when a copy of the database may have forgotten grants.
+-- from another lock service, or when a copy of the database may have forgotten grants. It waits up to 2 seconds for
+-- open transactions that use locks, and other calls wait meanwhile.
 CREATE OR REPLACE FUNCTION leased_raise(floor bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM leased_origin FOR UPDATE;
+    LOCK TABLE leased_locks IN EXCLUSIVE MODE; -- no grant between nextval and setval
     RETURN setval('leased_tokens', greatest(floor, nextval('leased_tokens')));
 END
 $$;
@@ -174,18 +177,22 @@ $$;
 -- leased_close are for operators: grant EXECUTE to whom it concerns.
 DO $$
 DECLARE
-    f regprocedure;
+    f       record;
+    inside  CONSTANT text[] := '{leased_place, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end}';
+    several CONSTANT text[] := '{leased_acquires, leased_releases}';
 BEGIN
-    FOR f IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN (
-            'leased_current_origin', 'leased_next_token', 'leased_queue', 'leased_wake', 'leased_end', 'leased_acquires', 'leased_releases', 'leased_hold',
-            'leased_acquire', 'leased_renew', 'leased_release', 'leased_inspect', 'leased_list', 'leased_break', 'leased_raise', 'leased_close') LOOP
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
-        IF split_part(f::text, '(', 1) NOT LIKE ALL (ARRAY['%leased_current_origin', '%leased_next_token', '%leased_queue', '%leased_wake', '%leased_end']) THEN
-            EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f, current_schema());
+    FOR f IN SELECT p.oid::regprocedure AS call, p.proname::text AS name FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
+        AND p.proname = ANY (inside || several || ARRAY['leased_acquire', 'leased_renew', 'leased_release', 'leased_hold', 'leased_inspect', 'leased_list',
+            'leased_break', 'leased_raise', 'leased_close']) LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f.call);
+        IF f.name <> ALL (inside) THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f.call, current_schema());
         END IF;
-        IF split_part(f::text, '(', 1) LIKE ANY (ARRAY['%leased_acquires', '%leased_releases']) THEN -- by the index, in the order of the arrays
+        IF f.name = ANY (several) THEN -- by the index, in the order of the arrays
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off'
-                ' SET plan_cache_mode = force_generic_plan SET lock_timeout = ''500 ms''', f);
+                ' SET plan_cache_mode = force_generic_plan SET lock_timeout = ''500 ms''', f.call);
+        ELSIF f.name = 'leased_raise' THEN
+            EXECUTE format('ALTER FUNCTION %s SET lock_timeout = ''2 s''', f.call);
         END IF;
     END LOOP;
 END
