@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -242,4 +245,39 @@ func TestHold(t *testing.T) {
 	_, err = pool.Exec(ctx, "UPDATE leased_locks SET expires = now()")
 	require.NoError(t, err)
 	require.Zero(t, hold(pool, "a"), "another one waits")
+}
+
+// A lock that another transaction keeps busy does not keep other leases from their renewals: not by its row, and not
+// by the connections of the calls that wait for it.
+func TestBusyLockEndsNoLeases(t *testing.T) {
+	t.Parallel()
+	testserver.SkipIfShort(t)
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	config := pool.Config()
+	config.MaxConns = 4
+	small, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	defer small.Close()
+	c, err := lease.New(backend(t, small), lease.WithPolicies(engine.Policy{TTL: 4 * time.Second}))
+	require.NoError(t, err)
+	mine, err := c.Acquire(ctx, "mine")
+	require.NoError(t, err)
+	busy, err := c.Acquire(ctx, "busy")
+	require.NoError(t, err)
+	row := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource = 'busy' FOR UPDATE",
+		"SELECT leased_hold('new')")
+	waits, cancel := context.WithCancel(ctx)
+	var blocked sync.WaitGroup
+	for range 8 {
+		blocked.Go(func() { _, _ = c.Acquire(waits, "new") })
+	}
+	testserver.Eventually(t, "the lease of the busy lock ends", func() bool { return busy.Context().Err() != nil })
+	require.NoError(t, mine.Context().Err(), "the other lease")
+	time.Sleep(4 * time.Second)
+	require.NoError(t, mine.Context().Err(), "the other lease")
+	require.NoError(t, row.Rollback(ctx))
+	cancel()
+	blocked.Wait()
+	require.NoError(t, mine.Release(ctx))
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"log/slog"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,5 +72,39 @@ func TestPgBouncer(t *testing.T) {
 			require.True(t, l.Token().Newer(held.Token()))
 			require.NoError(t, l.Release(ctx))
 		})
+	}
+}
+
+// The connection between PgBouncer and the server ends during a call. Its outcome is uncertain.
+func TestPgBouncerLosesTheServer(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	server := testserver.Postgres(t)
+	direct := connect(t, server.DSN)
+	run(t, direct, postgres.DDL())
+	bouncer, err := testserver.StartPgBouncer(server, "transaction")
+	require.NoError(t, err)
+	t.Cleanup(bouncer.Stop)
+	pool, err := pgxpool.New(ctx, bouncer.DSN+"&default_query_exec_mode=exec")
+	require.NoError(t, err)
+	defer pool.Close()
+	b := backend(t, pool)
+	run(t, direct, "BEGIN", "SELECT leased_hold('busy')")
+	for _, resources := range [][]fencing.Resource{{"busy"}, {"busy", "other"}} {
+		failed := make(chan error)
+		go func() {
+			_, err := open(t, b, nil).Acquire(ctx, engine.Request{Nonce: 1, Resources: resources})
+			failed <- err
+		}()
+		var pid int
+		testserver.Eventually(t, "the acquire waits", func() bool {
+			return direct.QueryRow(ctx, "SELECT pid FROM pg_locks WHERE NOT granted").Scan(&pid) == nil
+		})
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		err := testserver.Receive(t, failed)
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		require.NotErrorIs(t, err, engine.ErrUnavailable)
+		direct = connect(t, server.DSN) // the server has ended all connections
+		run(t, direct, "BEGIN", "SELECT leased_hold('busy')")
 	}
 }

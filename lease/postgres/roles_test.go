@@ -116,3 +116,21 @@ func TestTwoSchemas(t *testing.T) {
 	require.Equal(t, int64(1), grant(t, two, "a"))
 	require.Zero(t, grant(t, one, "a"))
 }
+
+// A role that knows the attempt of a waiter does not take its place, and cannot end it.
+func TestWaitersOfRoles(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	alice, mallory := role(t, pool), role(t, pool)
+	const queue = "SELECT coalesce(place, 0) FROM leased_acquire(ARRAY['a'], 'h', '1 min', '" + attemptOfAlice +
+		"', NULL, '1 min')"
+	do(t, pool, acquireA)
+	require.Equal(t, int64(1), value[int64](t, alice, queue))
+	require.Equal(t, int64(2), value[int64](t, mallory, queue))
+	require.Equal(t, int64(1), value[int64](t, alice, queue))
+	run(t, mallory, "SELECT leased_acquire(ARRAY['a'], 'h', '1 min', '"+attemptOfAlice+"')",
+		"SELECT leased_release(ARRAY['a'], '"+attemptOfAlice+"')")
+	require.Equal(t, int64(1), value[int64](t, alice, queue))
+	do(t, pool, releaseA)
+	require.Equal(t, alice.Config().User, value[string](t, pool, "SELECT owner FROM leased_inspect('a')"))
+}

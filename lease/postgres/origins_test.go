@@ -1,0 +1,156 @@
+package postgres_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
+)
+
+// Tokens are raised while no transaction can take one: neither an open one that has taken one, nor a new one.
+func TestRaiseExcludesGrants(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	first := grant(t, pool, "a")
+	holding := transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('b')")
+	_, err := pool.Exec(ctx, "SELECT leased_raise(1)")
+	require.ErrorContains(t, err, "55P03", "it gives up, because other calls wait for it")
+	require.NoError(t, holding.Commit(ctx))
+
+	raising := transaction(t, pool, pgx.ReadCommitted)
+	raised := value[int64](t, raising, "SELECT leased_raise(1000)")
+	require.Greater(t, raised, first)
+	token := meanwhile[int64](t, pool, "SELECT leased_hold('b')")
+	require.NoError(t, raising.Commit(ctx))
+	require.Greater(t, token(), raised)
+}
+
+// A database without the row of its origin, such as one that was loaded from a dump without data, raises its tokens
+// once.
+func TestOriginIsMissing(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	last := grant(t, pool, "a")
+	do(t, pool, "TRUNCATE leased_origin")
+	first := transaction(t, pool, pgx.ReadCommitted)
+	raised := grant(t, first, "b")
+	require.Greater(t, raised, last+step/2)
+	next := meanwhile[int64](t, pool, "SELECT leased_hold('c')")
+	require.NoError(t, first.Commit(testserver.Context(t)))
+	require.Equal(t, raised+1, next())
+	require.Equal(t, raised+2, grant(t, pool, "d"))
+
+	server := shared.Get(t)
+	name := "empty_" + engine.NewSessionID().String()
+	do(t, pool, "CREATE DATABASE "+name)
+	dsn := strings.Replace(server.DSN, "/postgres?", "/"+name+"?", 1)
+	run(t, connect(t, dsn), postgres.DDL())
+	do(t, pool, "CREATE DATABASE "+name+"_2")
+	dump, err := exec.CommandContext(testserver.Context(t), "pg_dump", "-s", dsn).Output()
+	require.NoError(t, err)
+	load := exec.CommandContext(testserver.Context(t), "psql", "-q", "-v", "ON_ERROR_STOP=1",
+		strings.Replace(server.DSN, "/postgres?", "/"+name+"_2?", 1))
+	load.Stdin = strings.NewReader(string(dump))
+	output, err := load.CombinedOutput()
+	require.NoError(t, err, string(output))
+	loaded := connect(t, strings.Replace(server.DSN, "/postgres?", "/"+name+"_2?", 1))
+	run(t, loaded, "SET search_path = public")
+	token := grant(t, loaded, "a")
+	require.Equal(t, token+1, grant(t, loaded, "b"), "the step is taken once")
+}
+
+// The second recovery from one backup has a later timeline than the first one. Its tokens are above those of the
+// first one.
+func TestTokensGrowAfterEachRecovery(t *testing.T) {
+	t.Parallel()
+	primary := testserver.Postgres(t)
+	before := connect(t, primary.DSN)
+	run(t, before, postgres.DDL())
+	last := grant(t, before, "a")
+	second, err := testserver.StartStandby(primary)
+	require.NoError(t, err)
+	t.Cleanup(second.Stop)
+	after := connect(t, second.DSN)
+	folder := value[string](t, after, "SHOW data_directory")
+	run(t, after, "COPY (SELECT '# the first recovery used timeline 2') TO '"+folder+"/pg_wal/00000002.history'",
+		"SELECT pg_promote()")
+	require.Equal(t, "00000003", value[string](t, after, "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"))
+	token := grant(t, after, "b")
+	require.Greater(t, token, last+2*step)
+	require.Less(t, token, last+3*step)
+}
+
+// A copy of a database on the same server raises its tokens, also under the name of the original. A sequence that was
+// not copied continues above the tokens of the locks.
+func TestTokensGrowInACopy(t *testing.T) {
+	t.Parallel()
+	server := shared.Get(t)
+	ctx := testserver.Context(t)
+	admin := connect(t, server.DSN)
+	id := engine.NewSessionID().String()
+	dsn := func(name string) string { return strings.Replace(server.DSN, "/postgres?", "/"+name+"_"+id+"?", 1) }
+	run(t, admin, "CREATE DATABASE original_"+id)
+	original := connect(t, dsn("original"))
+	run(t, original, postgres.DDL())
+	used(t, original)
+	last := grant(t, original, "a")
+	require.NoError(t, original.Close(ctx))
+	for _, name := range []string{"copy_1_", "copy_2_"} {
+		testserver.Eventually(t, "the copy", func() bool {
+			_, err := admin.Exec(ctx, "CREATE DATABASE "+name+id+" TEMPLATE original_"+id)
+			return err == nil // no other connection uses the original
+		})
+	}
+	require.Greater(t, grant(t, connect(t, dsn("copy_1")), "used"), last+step/2)
+	require.Equal(t, last+1, grant(t, connect(t, dsn("original")), "used"), "the original is the same")
+
+	run(t, admin, "CREATE DATABASE empty_"+id)
+	run(t, admin, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'original_"+id+"'",
+		"ALTER DATABASE original_"+id+" RENAME TO former_"+id, "ALTER DATABASE copy_2_"+id+" RENAME TO original_"+id)
+	renamed := connect(t, dsn("original"))
+	require.Greater(t, grant(t, renamed, "used"), last+step/2)
+
+	run(t, renamed, "SELECT setval('leased_tokens', 1)", "UPDATE leased_origin SET server = 'another', started = NULL",
+		"UPDATE leased_locks SET expires = NULL")
+	require.Greater(t, grant(t, renamed, "used"), last+step+step/2)
+}
+
+// An installation changes only the functions of its own schema, whatever its name.
+func TestSchemasWithQuotes(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, shared.Get(t).DSN)
+	name := "app_" + engine.NewSessionID().String()
+	for _, schema := range []string{name, strings.ToUpper(name), "a " + name} {
+		quoted := pgx.Identifier{schema}.Sanitize()
+		run(t, conn, "CREATE SCHEMA "+quoted, "SET search_path = "+quoted, postgres.DDL())
+	}
+	for _, schema := range []string{name, strings.ToUpper(name), "a " + name} {
+		var path string
+		var definer, public bool
+		require.NoError(t, conn.QueryRow(testserver.Context(t), "SELECT proconfig[1], prosecdef, has_function_privilege("+
+			"'public', oid, 'EXECUTE') FROM pg_proc WHERE proname = 'leased_break' AND pronamespace = "+
+			"(SELECT oid FROM pg_namespace WHERE nspname = $1)", schema).Scan(&path, &definer, &public))
+		quoted := value[string](t, conn, "SELECT quote_ident('"+schema+"')")
+		require.Equal(t, "search_path="+quoted+", pg_temp", path)
+		require.True(t, definer)
+		require.False(t, public)
+	}
+}
+
+// The functions are not installed where every user may add functions that they would call.
+func TestOpenSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, shared.Get(t).DSN)
+	schema := "open_" + engine.NewSessionID().String()
+	run(t, conn, "CREATE SCHEMA "+schema, "GRANT CREATE ON SCHEMA "+schema+" TO PUBLIC", "SET search_path = "+schema)
+	_, err := conn.Exec(testserver.Context(t), postgres.DDL())
+	require.ErrorContains(t, err, "run REVOKE CREATE ON SCHEMA "+schema+" FROM PUBLIC")
+	run(t, conn, "ROLLBACK", "REVOKE CREATE ON SCHEMA "+schema+" FROM PUBLIC", postgres.DDL())
+}

@@ -1,0 +1,276 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
+)
+
+// second returns a connection of a pool.
+func second(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
+	t.Helper()
+	conn, err := pool.Acquire(testserver.Context(t))
+	require.NoError(t, err)
+	t.Cleanup(conn.Release)
+	return conn.Conn()
+}
+
+// transaction begins a transaction, which ends with the test, and runs statements in it.
+func transaction(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, statements ...string) pgx.Tx {
+	t.Helper()
+	ctx := testserver.Context(t)
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(ctx) })
+	run(t, tx.Conn(), statements...)
+	return tx
+}
+
+// meanwhile starts a query with one result on a connection, waits until it waits for a lock of another
+// transaction, and returns a function that receives the result.
+func meanwhile[T any](t *testing.T, pool *pgxpool.Pool, sql string) func() T {
+	t.Helper()
+	ctx := testserver.Context(t)
+	conn := second(t, pool)
+	results, failed := make(chan T, 1), make(chan error, 1)
+	go func() {
+		var result T
+		failed <- conn.QueryRow(ctx, sql).Scan(&result)
+		results <- result
+	}()
+	testserver.Eventually(t, "the query waits", func() (waits bool) {
+		require.Empty(t, failed, "the query does not wait: %s", sql)
+		err := pool.QueryRow(ctx, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1",
+			conn.PgConn().PID()).Scan(&waits)
+		return err == nil && waits
+	})
+	return func() T {
+		t.Helper()
+		require.NoError(t, testserver.Receive(t, failed), sql)
+		return testserver.Receive(t, results)
+	}
+}
+
+// do runs statements, each in its own transaction.
+func do(t *testing.T, pool *pgxpool.Pool, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := pool.Exec(testserver.Context(t), s)
+		require.NoError(t, err, s)
+	}
+}
+
+// value returns the result of a query.
+func value[T any](t *testing.T, q querier, sql string) (result T) {
+	t.Helper()
+	require.NoError(t, q.QueryRow(testserver.Context(t), sql).Scan(&result), sql)
+	return result
+}
+
+const (
+	lockRow     = "SELECT FROM leased_locks WHERE resource = 'a' FOR UPDATE"
+	acquireA    = "SELECT token FROM leased_acquire(ARRAY['a'], 'h', '1 min', 'an attempt for lock a')"
+	releaseA    = "SELECT leased_release(ARRAY['a'], 'an attempt for lock a')"
+	holdersA    = "SELECT count(*) FROM leased_inspect('a') WHERE token > 0"
+	queueSet    = "SELECT place FROM leased_acquire(ARRAY['a', 'b'], 's', '1 min', 'an attempt for a set', NULL, '1 min')"
+	unusedLockA = "INSERT INTO leased_locks (resource) VALUES ('a')"
+)
+
+// A release that finds the first acquire of a lock uncommitted waits for it, and ends it.
+func TestReleaseWaitsForTheFirstAcquire(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	acquiring := transaction(t, pool, pgx.ReadCommitted, acquireA)
+	released := meanwhile[bool](t, pool, releaseA)
+	require.NoError(t, acquiring.Commit(testserver.Context(t)))
+	require.True(t, released())
+	require.Zero(t, value[int](t, pool, holdersA))
+}
+
+// A transaction whose snapshot is older than the release of an attempt does not grant the attempt.
+func TestSnapshotsDoNotGrantEndedAttempts(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, before := range []string{"SELECT", unusedLockA} {
+			pool := database(t, shared.Get(t).DSN)
+			do(t, pool, before)
+			tx := transaction(t, pool, level, "SELECT FROM leased_locks")
+			do(t, pool, releaseA)
+			_, err := tx.Exec(testserver.Context(t), acquireA)
+			require.ErrorContains(t, err, "40001", "%s, %s", level, before)
+		}
+	}
+}
+
+// A call that waited for a transaction that did not change the lock has read the clock too early, and does so again.
+func TestLeasesBeginAfterTheWait(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, unusedLockA)
+	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
+	acquire := meanwhile[time.Duration](t, pool, "SELECT remaining FROM leased_acquire(ARRAY['a'], 'h', '1 s', "+
+		"'an attempt for lock a')")
+	time.Sleep(1500 * time.Millisecond)
+	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
+	require.NoError(t, blocker.Rollback(ctx))
+	require.Positive(t, acquire())
+	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks").Before(end))
+
+	// The lease and its renewal end before the wait does.
+	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '2 s'")
+	blocker = transaction(t, pool, pgx.ReadCommitted, lockRow)
+	renew := meanwhile[int](t, pool, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], '1 s')")
+	testserver.Eventually(t, "the lease has expired", func() bool { return value[int](t, pool, holdersA) == 0 })
+	require.NoError(t, blocker.Rollback(ctx))
+	require.Zero(t, renew())
+}
+
+// A call that waited for a transaction sees the waiters that this transaction has queued.
+func TestWaitersAreSeenAfterTheWait(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{
+		"SELECT coalesce(token, 0) FROM leased_acquire(ARRAY['a'], 'h', '1 min', 'an attempt for lock a')",
+		"SELECT coalesce(leased_hold('a'), 0)",
+	} {
+		pool := database(t, shared.Get(t).DSN)
+		do(t, pool, unusedLockA)
+		require.Positive(t, grant(t, pool, "b"))
+		queueing := transaction(t, pool, pgx.ReadCommitted, queueSet)
+		token := meanwhile[int64](t, pool, call)
+		require.NoError(t, queueing.Commit(testserver.Context(t)))
+		require.Zero(t, token(), call)
+		require.Zero(t, value[int](t, pool, holdersA))
+	}
+}
+
+// Several attempts that waited for a transaction fail together if one of them would pass a waiter, or has expired.
+func TestSeveralAttemptsAfterAWait(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, unusedLockA)
+	require.Positive(t, grant(t, pool, "b"))
+	several := func(ttl string) string {
+		return "SELECT leased_test($$SELECT FROM leased_acquires(ARRAY['a'], ARRAY['h'], ARRAY[interval '" + ttl +
+			"'], ARRAY['an attempt for lock a'], ARRAY[NULL::jsonb], ARRAY[NULL::interval], NULL)$$)"
+	}
+	do(t, pool, "CREATE FUNCTION leased_test(query text) RETURNS text LANGUAGE plpgsql SET lock_timeout = 0 AS "+
+		"$$ BEGIN EXECUTE query; RETURN 'granted'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$",
+		"DO $$ BEGIN EXECUTE format('ALTER FUNCTION %I.leased_acquires RESET lock_timeout', current_schema()); END $$")
+	queueing := transaction(t, pool, pgx.ReadCommitted, queueSet)
+	result := meanwhile[string](t, pool, several("1 min"))
+	require.NoError(t, queueing.Commit(testserver.Context(t)))
+	require.Equal(t, "40001", result())
+
+	do(t, pool, "DELETE FROM leased_waiters")
+	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
+	result = meanwhile[string](t, pool, several("100 ms"))
+	time.Sleep(200 * time.Millisecond)
+	require.NoError(t, blocker.Rollback(testserver.Context(t)))
+	require.Equal(t, "40001", result())
+}
+
+// A refusal keeps nobody from the locks while its transaction is open.
+func TestRefusalLocksNothing(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA)
+	for _, names := range []string{"ARRAY['a']", "ARRAY['a', 'b']"} {
+		tx := transaction(t, pool, pgx.ReadCommitted)
+		require.Equal(t, "h", value[string](t, tx, "SELECT held_by FROM leased_acquire("+names+", 'other', '1 min', "+
+			"gen_random_uuid()::text)"))
+		renewing := second(t, pool)
+		run(t, renewing, "SET lock_timeout = '1 s'")
+		require.Equal(t, 1, value[int](t, renewing, "SELECT count(*) FROM leased_renew(ARRAY['a'], "+
+			"ARRAY['an attempt for lock a'], '1 min')"))
+	}
+}
+
+// A repeated attempt for a set reports the time of the lock that expires first, and has ended if it lost a lock.
+func TestRepeatedSetIsComplete(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	const set = "FROM leased_acquire(ARRAY['a', 'b'], 's', '1 min', 'an attempt for a set')"
+	token := value[int64](t, pool, "SELECT token "+set)
+	do(t, pool, "UPDATE leased_locks SET expires = expires - interval '30 s' WHERE resource = 'b'")
+	require.Equal(t, token, value[int64](t, pool, "SELECT token "+set))
+	require.Less(t, value[time.Duration](t, pool, "SELECT remaining "+set), 31*time.Second)
+	for _, other := range []bool{false, true} {
+		do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() WHERE resource = 'b'")
+		if other {
+			require.Positive(t, grant(t, pool, "b"))
+		}
+		_, err := pool.Exec(testserver.Context(t), "SELECT "+set)
+		require.ErrorContains(t, err, "LL001")
+	}
+}
+
+// A set that has lost its place is queued for all its locks again.
+func TestSetIsQueuedCompletely(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA)
+	require.Positive(t, grant(t, pool, "b"))
+	do(t, pool, queueSet, "UPDATE leased_waiters SET expires = clock_timestamp()", releaseA,
+		"SELECT leased_acquire(ARRAY['a'], 'h', '1 min', 'another attempt for a')")
+	require.Equal(t, int64(1), value[int64](t, pool, queueSet))
+	require.Equal(t, []string{"a", "b"}, value[[]string](t, pool,
+		"SELECT array_agg(resource ORDER BY resource) FROM leased_waiters WHERE expires > clock_timestamp()"))
+}
+
+// A release in an open transaction, which also removes what was remembered for an hour, does not delay other releases.
+func TestReleasesDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, "INSERT INTO leased_ended SELECT 'attempt number ' || n, session_user, now() - interval '2 hours' "+
+		"FROM generate_series(1, 20) n")
+	open := transaction(t, pool, pgx.ReadCommitted, releaseA)
+	other := second(t, pool)
+	run(t, other, "SET lock_timeout = '1 s'", "SELECT leased_release(ARRAY['b'], 'an attempt for lock b')")
+	require.NoError(t, open.Commit(ctx))
+	require.Equal(t, 2, value[int](t, pool, "SELECT count(*) FROM leased_ended"))
+}
+
+// Arguments are bounded, since those of a waiter are used in the transaction of another role: its release.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA)
+	const valid, long = "1 min", "1200000 months -35999999 days"
+	acquire := func(ttl, attempt string, wait, channel *string) error {
+		_, err := pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], 'w', $1::text::interval, $2, NULL, "+
+			"$3::text::interval, $4)", ttl, attempt, wait, channel)
+		return err
+	}
+	text := func(s string) *string { return &s }
+	const attempt = "attempt of a waiter"
+	for _, span := range []string{long, "-12 months +361 days", "99 ms", "86401 s", "100 years", "-1 s"} {
+		require.ErrorContains(t, acquire(span, attempt, nil, nil), "LL002", span)
+		require.ErrorContains(t, acquire(valid, attempt, text(span), nil), "LL002", span)
+		_, err := pool.Exec(ctx, "SELECT leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], $1::text::interval)", span)
+		require.ErrorContains(t, err, "LL002", span)
+		_, err = pool.Exec(ctx, "SELECT leased_acquires(ARRAY['free'], ARRAY['h'], ARRAY[$1::text::interval], ARRAY[$2], "+
+			"ARRAY[NULL::jsonb], ARRAY[NULL::interval], NULL)", span, attempt)
+		require.ErrorContains(t, err, "LL002", span)
+	}
+	do(t, pool, "INSERT INTO leased_locks (resource) VALUES ('free')")
+	_, err := pool.Exec(ctx, "SELECT leased_acquire(ARRAY['free'], 'w', '"+long+"', '"+attempt+"')")
+	require.ErrorContains(t, err, "LL002")
+	for _, channel := range []string{"", strings.Repeat("c", 64)} {
+		require.ErrorContains(t, acquire(valid, attempt, text(valid), &channel), "LL002")
+	}
+	for _, invalid := range []string{"short", strings.Repeat("a", 129)} {
+		require.ErrorContains(t, acquire(valid, invalid, nil, nil), "LL002")
+	}
+	require.NoError(t, acquire("1 day", attempt, text("1 day"), text("channel")))
+	do(t, pool, releaseA)
+	require.Equal(t, "24:00:00", value[string](t, pool, "SELECT ttl::text FROM leased_inspect('a')"))
+}
