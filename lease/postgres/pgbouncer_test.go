@@ -89,8 +89,12 @@ func TestPgBouncerLosesTheServer(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	b := backend(t, pool)
-	run(t, direct, "BEGIN", "SELECT leased_hold('busy')")
 	for _, resources := range [][]fencing.Resource{{"busy"}, {"busy", "other"}} {
+		testserver.Eventually(t, "a transaction holds the lock", func() bool { // the server ends all connections below
+			direct = connect(t, server.DSN)
+			_, err := direct.Exec(ctx, "BEGIN; SELECT leased_hold('busy')")
+			return err == nil
+		})
 		failed := make(chan error)
 		go func() {
 			_, err := open(t, b, nil).Acquire(ctx, engine.Request{Nonce: 1, Resources: resources})
@@ -104,7 +108,5 @@ func TestPgBouncerLosesTheServer(t *testing.T) {
 		err := testserver.Receive(t, failed)
 		require.ErrorIs(t, err, engine.ErrUncertain)
 		require.NotErrorIs(t, err, engine.ErrUnavailable)
-		direct = connect(t, server.DSN) // the server has ended all connections
-		run(t, direct, "BEGIN", "SELECT leased_hold('busy')")
 	}
 }
