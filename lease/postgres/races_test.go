@@ -113,6 +113,7 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)
 	pool := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, pool, "another lock")) // the origin is known from now on
 	do(t, pool, unusedLockA)
 	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
 	acquire := meanwhile[time.Duration](t, pool, "SELECT remaining FROM leased_acquire(ARRAY['a'], 'h', '1 s', "+
@@ -121,10 +122,10 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
 	require.NoError(t, blocker.Rollback(ctx))
 	require.Positive(t, acquire())
-	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks").Before(end))
+	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks WHERE resource = 'a'").Before(end))
 
 	// The lease and its renewal end before the wait does.
-	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '2 s'")
+	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '2 s' WHERE resource = 'a'")
 	blocker = transaction(t, pool, pgx.ReadCommitted, lockRow)
 	renew := meanwhile[int](t, pool, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], '1 s')")
 	testserver.Eventually(t, "the lease has expired", func() bool { return value[int](t, pool, holdersA) == 0 })
