@@ -274,7 +274,7 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	}
 	testserver.Eventually(t, "the lease of the busy lock ends", func() bool { return busy.Context().Err() != nil })
 	require.NoError(t, mine.Context().Err(), "the other lease")
-	time.Sleep(4 * time.Second)
+	pass(t, pool, "4 s")
 	require.NoError(t, mine.Context().Err(), "the other lease")
 	require.NoError(t, row.Rollback(ctx))
 	cancel()

@@ -73,6 +73,15 @@ func value[T any](t *testing.T, q querier, sql string) (result T) {
 	return result
 }
 
+// pass waits for a time of the database's clock.
+func pass(t *testing.T, pool *pgxpool.Pool, interval string) {
+	t.Helper()
+	end := value[time.Time](t, pool, "SELECT clock_timestamp() + interval '"+interval+"'")
+	testserver.Eventually(t, interval+" pass", func() bool {
+		return !value[time.Time](t, pool, "SELECT clock_timestamp()").Before(end)
+	})
+}
+
 const (
 	lockRow     = "SELECT FROM leased_locks WHERE resource = 'a' FOR UPDATE"
 	acquireA    = "SELECT token FROM leased_acquire(ARRAY['a'], 'h', '1 min', 'an attempt for lock a')"
@@ -118,7 +127,7 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
 	acquire := meanwhile[time.Duration](t, pool, "SELECT remaining FROM leased_acquire(ARRAY['a'], 'h', '1 s', "+
 		"'an attempt for lock a')")
-	time.Sleep(1500 * time.Millisecond)
+	pass(t, pool, "1.5 s")
 	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
 	require.NoError(t, blocker.Rollback(ctx))
 	require.Positive(t, acquire())
@@ -127,7 +136,8 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	// The lease and its renewal end before the wait does.
 	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '2 s' WHERE resource = 'a'")
 	blocker = transaction(t, pool, pgx.ReadCommitted, lockRow)
-	renew := meanwhile[int](t, pool, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], '1 s')")
+	renew := meanwhile[int](t, pool, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], "+
+		"'1 s')")
 	testserver.Eventually(t, "the lease has expired", func() bool { return value[int](t, pool, holdersA) == 0 })
 	require.NoError(t, blocker.Rollback(ctx))
 	require.Zero(t, renew())
@@ -172,7 +182,7 @@ func TestSeveralAttemptsAfterAWait(t *testing.T) {
 	do(t, pool, "DELETE FROM leased_waiters")
 	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
 	result = meanwhile[string](t, pool, several("100 ms"))
-	time.Sleep(200 * time.Millisecond)
+	pass(t, pool, "200 ms")
 	require.NoError(t, blocker.Rollback(testserver.Context(t)))
 	require.Equal(t, "40001", result())
 }
