@@ -220,13 +220,28 @@ func TestTokensSurviveKills(t *testing.T) {
 	}
 }
 
-// A lock, its token, the fence and the write share one transaction, at every isolation level.
+// A lock is taken and released in one transaction, at every isolation level. A lock and its fence share a transaction
+// at READ COMMITTED; at the other levels only a first mark, and the fence says so.
 func TestOneTransaction(t *testing.T) {
 	t.Parallel()
 	pool := database(t, shared.Get(t).DSN)
 	ctx := testserver.Context(t)
+	marks, err := sqlgate.DDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	do(t, pool, marks)
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		resource := "iso/" + string(level)
+		for round := range 2 {
+			tx := transaction(t, pool, level)
+			_, err := tx.Exec(ctx, "SELECT leased_fence($1, leased_hold($1))", resource)
+			if round == 0 || level == pgx.ReadCommitted {
+				require.NoError(t, err, level)
+				require.NoError(t, tx.Commit(ctx))
+			} else {
+				require.ErrorContains(t, err, "LF006", level)
+				require.NoError(t, tx.Rollback(ctx))
+			}
+		}
 		tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 		require.NoError(t, err)
 		var token int64
@@ -240,6 +255,18 @@ func TestOneTransaction(t *testing.T) {
 		require.NoError(t, tx.Commit(ctx))
 		require.Greater(t, grant(t, pool, resource), token)
 	}
+}
+
+// A release that notifies a waiter cannot be prepared: PostgreSQL prepares no transaction with a notification.
+func TestPreparedReleaseNotifiesNobody(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA, "SELECT leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min', 'c')")
+	tx := transaction(t, pool, pgx.ReadCommitted, releaseA)
+	_, err := tx.Exec(ctx, "PREPARE TRANSACTION 'leased_"+engine.NewSessionID().String()+"'")
+	require.ErrorContains(t, err, "NOTIFY")
+	require.Equal(t, 1, value[int](t, pool, holdersA), "the lease is as before")
 }
 
 // A transaction at a level with a snapshot does not take a lock that was taken after it began.
