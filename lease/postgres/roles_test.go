@@ -128,9 +128,12 @@ func TestWaitersOfRoles(t *testing.T) {
 	require.Equal(t, int64(1), value[int64](t, alice, queue))
 	require.Equal(t, int64(2), value[int64](t, mallory, queue))
 	require.Equal(t, int64(1), value[int64](t, alice, queue))
+	ticket := "SELECT ticket FROM leased_waiters WHERE owner = '" + alice.Config().User + "'"
+	first := value[int64](t, pool, ticket)
 	run(t, mallory, "SELECT leased_acquire(ARRAY['a'], 'h', '1 min', '"+attemptOfAlice+"')",
 		"SELECT leased_release(ARRAY['a'], '"+attemptOfAlice+"')")
 	require.Equal(t, int64(1), value[int64](t, alice, queue))
+	require.Equal(t, first, value[int64](t, pool, ticket))
 	do(t, pool, releaseA)
 	require.Equal(t, alice.Config().User, value[string](t, pool, "SELECT owner FROM leased_inspect('a')"))
 }

@@ -154,18 +154,19 @@ CREATE OR REPLACE FUNCTION leased_acquires(resources text[], holders text[], ttl
 DECLARE
     r       record;
     granted text[] := '{}';
+    locked  text[] := '{}';
     late    boolean := false;
 BEGIN
     FOR r IN UPDATE leased_locks l SET token = nextval('leased_tokens'), attempt = a.attempt, owner = session_user, holder = a.holder,
-            metadata = a.metadata, resources = NULL, ttl = leased_span(a.ttl), granted = clock_timestamp(),
-            expires = clock_timestamp() + leased_span(a.ttl)
-        FROM unnest($1, $2, $3, $4, $5) a (resource, holder, ttl, attempt, metadata)
+            metadata = a.metadata, resources = NULL, ttl = a.span, granted = clock_timestamp(), expires = clock_timestamp() + a.span
+        FROM (SELECT *, leased_span(ttl) AS span FROM unnest($1, $2, $3, $4, $5) u (resource, holder, ttl, attempt, metadata) OFFSET 0) a
         WHERE l.resource = a.resource AND (l.expires > clock_timestamp()) IS NOT TRUE AND l.attempt IS DISTINCT FROM a.attempt
-            AND octet_length(a.attempt) BETWEEN 16 AND 128 AND leased_span(a.ttl) IS NOT NULL
+            AND octet_length(a.attempt) BETWEEN 16 AND 128 AND a.span IS NOT NULL
             AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = a.resource)
             AND EXISTS (SELECT FROM leased_known_origin)
-        RETURNING a.attempt, l.token, l.expires - clock_timestamp() AS remaining LOOP
+        RETURNING a.attempt, l.token, l.expires - clock_timestamp() AS remaining, l.resource LOOP
         granted := granted || r.attempt;
+        locked := locked || r.resource;
         attempt := r.attempt;
         token := r.token;
         remaining := r.remaining;
@@ -174,7 +175,7 @@ BEGIN
     END LOOP;
     IF EXISTS (SELECT FROM leased_ended e WHERE e.attempt = ANY (granted) AND e.owner = session_user) THEN -- seen only now that the rows are locked
         RAISE EXCEPTION 'an attempt has ended' USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
-    ELSIF late OR EXISTS (SELECT FROM unnest($1, $4) a (resource, attempt), leased_waiters w WHERE w.resource = a.resource AND a.attempt = ANY (granted)) THEN
+    ELSIF late OR EXISTS (SELECT FROM leased_waiters w WHERE w.resource = ANY (locked)) THEN
         RAISE EXCEPTION 'a lock was busy' USING ERRCODE = '40001';
     END IF;
     IF cardinality(granted) < cardinality($1) THEN
