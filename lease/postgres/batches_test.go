@@ -176,6 +176,14 @@ func TestHandoffIsOnDisk(t *testing.T) {
 	b := backend(t, pool)
 	clock := engine.MonotonicClock()
 	s := open(t, b, clock)
+	first := request(10, "another lock") // starts to listen; waiters that are there then ask again
+	first.Wait = true
+	_, err = s.Acquire(ctx, first)
+	require.NoError(t, err)
+	testserver.Eventually(t, "the backend listens", func() bool {
+		return value[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'") == 1
+	})
+	pass(t, pool, "500 ms")
 	_, err = s.Acquire(ctx, request(1, "a"))
 	require.NoError(t, err)
 	granted, queued := make(chan engine.Grant), make(chan bool)
