@@ -276,6 +276,7 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	row := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource = 'busy' FOR UPDATE",
 		"SELECT leased_hold('new')")
 	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var blocked sync.WaitGroup
 	for range 8 {
 		blocked.Go(func() { _, _ = c.Acquire(waits, "new") })
