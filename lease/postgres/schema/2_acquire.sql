@@ -94,6 +94,7 @@ BEGIN
         SELECT min(coalesce(k.holder, k.owner)), min(k.expires) - clock_timestamp() INTO held_by, remaining
             FROM unnest(names) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
             WHERE k.expires > clock_timestamp() AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user)
+                AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user)
             HAVING bool_and(k.attempt <> $4);
         IF FOUND THEN
             RETURN;
