@@ -227,8 +227,8 @@ func (d *decision) decide() {
 		d.migrateWithoutFleet()
 		return
 	}
-	if !reconciled(d.state) {
-		d.reconcile()
+	if !reconciled(d.state) || d.state.Restored && !d.state.Ready && d.sharedNamespace() {
+		d.reconcile() // perhaps again: a node that has not reported before knows more than the others
 		return
 	}
 	if d.sharedNamespace() {
@@ -252,7 +252,7 @@ func (d *decision) decide() {
 }
 
 // sharedNamespace reports whether a node has a version that this log never had. Only
-// another service can have set it.
+// another service can have set it, or the log that a restore has discarded.
 func (d *decision) sharedNamespace() bool {
 	return slices.ContainsFunc(d.reports, func(r recovery.Report) bool {
 		return r.Reached && r.Live != nil && r.Live.Fleet == d.goal.Fleet && r.Live.Version > d.state.Version

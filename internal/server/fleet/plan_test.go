@@ -112,6 +112,10 @@ func TestPlanStep(t *testing.T) {
 		}),
 			nodes: []recovery.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishReconcile},
 			waiting: "2 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "reconciled before a node reported that the discarded log had advanced further",
+			state: with(ready(7), restored, func(s *machine.Efficiency) { s.ReconcileVersion = 7 }),
+			nodes: []recovery.Node{voter(7), voter(7), voter(9)}, want: []fleet.Kind{fleet.Reconcile},
+			waiting: "3 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, nodes without evidence", state: with(ready(7), restored), nodes: []recovery.Node{empty(), empty(),
 			voter(9)},
 			waiting: "1 of 3 Redis nodes have reported their tokens, 2 are needed; if the others are lost, provide a floor " +
