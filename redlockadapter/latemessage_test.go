@@ -193,3 +193,27 @@ func TestBrokenLeaseEndsBroken(t *testing.T) {
 		require.Equal(t, "broken", how)
 	})
 }
+
+// A break that a node could not receive is repeated as a break.
+func TestBreakIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, session := f.backend(t), engine.NewSessionID()
+		held, err := b.Acquire(t.Context(), session, virtualTTL, request(1, "a"))
+		require.NoError(t, err)
+		node := f.nodes[0]
+		node.setDelay(3 * time.Second)
+		require.NoError(t, b.Renew(t.Context(), []Held{held})[0])
+		advance(time.Second) // the connection ends
+		node.refuse(true)
+		node.setDelay(0)
+		require.NoError(t, b.Break(t.Context(), "a", held.Token))
+		advance(time.Second)
+		key := "{leased}:" + node.server() + ":lock:a"
+		require.Empty(t, node.mini.HGet(key, "released"))
+		node.refuse(false)
+		advance(virtualTTL)
+		require.Equal(t, held.Name, node.mini.HGet(key, "broken"))
+	})
+}

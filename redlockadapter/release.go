@@ -125,8 +125,8 @@ func (a *attempt) sendRelease(wake scripts.Wake, send func(*redisconn.Conn, *red
 }
 
 const (
-	// The pause before a failed release is sent to a node again grows from minReleasePause to maxReleasePause. A server
-	// that hung may execute the acquire when it continues, so the release is sent for releaseTime.
+	// A failed release is retried for releaseTime, with backoff from minReleasePause to maxReleasePause. A server that
+	// hangs may execute the acquire minutes later, when it continues.
 	minReleasePause = 100 * time.Millisecond
 	maxReleasePause = 5 * time.Second
 	releaseTime     = 10 * time.Minute

@@ -76,8 +76,8 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 			return fmt.Errorf("%w: %w; or, if the nodes are new, run '%s --floor 0' once", ErrNoState, err, b.initCommand())
 		}
 	}
-	// If a node votes or has reserved a floor, either another process is initialising the nodes, or a majority has
-	// lost everything, including the tokens that it accepted. It takes time to find out which.
+	// If a node votes or has reserved a floor, another process is initialising the nodes, or a majority has lost its
+	// state. Only time tells them apart.
 	k.standalone.Begin(reports(k.last))
 	defer k.standalone.End()
 	// Another process may have put a join nonce on the nodes, and ended.

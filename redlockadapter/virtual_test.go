@@ -135,6 +135,13 @@ func (n *virtualNode) setDelay(d time.Duration) {
 	n.delay = d
 }
 
+// refuse makes the node refuse new connections, or accept them again.
+func (n *virtualNode) refuse(yes bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up = !yes
+}
+
 func (n *virtualNode) countAcquires() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

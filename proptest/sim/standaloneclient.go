@@ -49,8 +49,8 @@ func (c *standaloneClient) start() {
 	c.patrol()
 }
 
-// operateStandalone is the operator of a fleet without a service. If fewer than a quorum of the nodes can report which
-// tokens were granted, for a while, one of the clients runs the command that provides a floor, and then another one.
+// operateStandalone is the operator of a fleet without a service. While fewer than a quorum of the nodes can report
+// their tokens, it provides a floor every 20 s, each time from another client.
 func (w *World) operateStandalone(waited time.Duration) {
 	known := 0
 	for _, s := range w.redises {

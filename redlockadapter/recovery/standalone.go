@@ -74,8 +74,8 @@ type Standalone struct {
 	Quarantine time.Duration
 	// MaxTTL is the quarantine of a node that may have voted since this process began.
 	MaxTTL time.Duration
-	// Provided is the floor that an operator vouches for, instead of the reports of a quorum; nil if there is none. It
-	// is not for a node that is lost after the process began: others may have granted larger tokens since.
+	// Provided is a floor from an operator, which replaces the reports of a quorum; nil if there is none. It does not
+	// apply to a node that loses its state after this process began: larger tokens may have been granted since.
 	Provided *fencing.Token
 
 	fresh      []string // the runs of all servers, if none had any state when the process began

@@ -178,24 +178,29 @@ func TestStandaloneRefusals(t *testing.T) {
 // afterwards does.
 func TestStandaloneProvidedFloor(t *testing.T) {
 	t.Parallel()
-	w, floor := newWorld(t), fencing.Token(0)
-	w.core.Provided, w.core.Quarantine = &floor, 0
-	for i := range w.nodes {
-		w.lose(i)
-		w.nodes[i].Former = &State{Version: 1, Fleet: "f", Ceiling: fencing.MaxToken} // reserved
-	}
-	for range 4 {
-		w.step()
-	}
-	for i := range w.nodes {
-		require.NotNil(t, w.nodes[i].Live, "node %d", i)
-		require.Zero(t, w.nodes[i].Live.Floor)
-	}
-	w.step()
-	w.lose(0)
-	for range 4 {
-		_, waiting := w.step()
-		require.ErrorContains(t, waiting[0], "quarantine for another 1m0s")
+	for _, seen := range []bool{true, false} { // its vote, before it is lost
+		w, floor := newWorld(t), fencing.Token(0)
+		w.core.Provided, w.core.Quarantine = &floor, 0
+		for i := range w.nodes {
+			w.lose(i)
+			w.nodes[i].Former = &State{Version: 1, Fleet: "f", Ceiling: fencing.MaxToken} // reserved
+		}
+		for steps := 0; w.nodes[0].Live == nil; steps++ {
+			require.Less(t, steps, 4)
+			w.step()
+		}
+		for i := range w.nodes {
+			require.NotNil(t, w.nodes[i].Live, "node %d", i)
+			require.Zero(t, w.nodes[i].Live.Floor)
+		}
+		if seen {
+			w.step()
+		}
+		w.lose(0)
+		for range 4 {
+			_, waiting := w.step()
+			require.ErrorContains(t, waiting[0], "quarantine for another 1m0s")
+		}
 	}
 }
 

@@ -69,12 +69,7 @@ func TestHungMember(t *testing.T) {
 func TestRedisBlipWithoutMembers(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "1m")
-	c := newTrio(t)
-	for i := range c.commands {
-		c.commands[i] = append(c.commands[i], flags...)
-		c.start(i)
-	}
-	c.complete()
+	c := startTrioWith(t, flags)
 	must(t, c.env(), leased, "policy", "set", "report/*", "--mode=efficiency")
 	user, err := client.Dial(t.Context(), c.apis)
 	require.NoError(t, err)

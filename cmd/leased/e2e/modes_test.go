@@ -21,6 +21,12 @@ import (
 func startTrioWithRedis(t *testing.T, maxTTL string) *trio {
 	t.Helper()
 	_, flags := startRedis(t, 3, maxTTL)
+	return startTrioWith(t, flags)
+}
+
+// startTrioWith starts three members with more flags.
+func startTrioWith(t *testing.T, flags []string) *trio {
+	t.Helper()
 	c := newTrio(t)
 	for i := range c.commands {
 		c.commands[i] = append(c.commands[i], flags...)

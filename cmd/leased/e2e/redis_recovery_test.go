@@ -18,12 +18,7 @@ func TestRecoveryOfAMemberThatMissedAFleet(t *testing.T) {
 	t.Parallel()
 	old, flags := startRedis(t, 1, "10s")
 	present, _ := startRedis(t, 1, "10s")
-	c := newTrio(t)
-	for i := range c.commands {
-		c.commands[i] = append(c.commands[i], flags...)
-		c.start(i)
-	}
-	c.complete()
+	c := startTrioWith(t, flags)
 	must(t, c.env(), leased, "policy", "set", "report/*", "--mode=efficiency")
 	before := take(t, c.apis[0], "report/1")
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -65,7 +66,7 @@ func (e *execution) address(a Action) string {
 func (e *execution) do(ctx context.Context, a Action) error {
 	switch a.Kind {
 	case Reconcile:
-		return e.log.Reconcile(ctx, reconcile(a.Version, a.Evidence))
+		return e.log.Reconcile(ctx, reconcile(a.Version, a.Evidence, fencing.None))
 	case FinishReconcile:
 		err := e.log.FinishReconcile(ctx, a.Version)
 		if err == nil {
@@ -116,7 +117,8 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 	return nil
 }
 
-// reconcile returns the command that moves a log of this version past evidence.
-func reconcile(version uint64, e recovery.Evidence) machine.Reconcile {
-	return machine.Reconcile{At: version, Version: e.Version, Ceiling: e.Ceiling, Lives: e.Lives, Past: e.Past}
+// reconcile returns the command that moves the log past the reports of the nodes, and past a floor that an operator
+// provides. A node may report more than the operator knows.
+func reconcile(version uint64, e recovery.Evidence, floor fencing.Token) machine.Reconcile {
+	return machine.Reconcile{At: version, Version: e.Version, Ceiling: max(e.Ceiling, floor), Lives: e.Lives, Past: e.Past}
 }

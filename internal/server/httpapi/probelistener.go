@@ -26,8 +26,8 @@ const (
 )
 
 // ProbeListener serves the probes and the metrics, and nothing else, on a separate port: plain
-// HTTP without a client certificate. Everyone may connect to it, so a request has little time
-// and space, a connection serves one request, and the number of connections is bounded.
+// HTTP without a client certificate. Everyone may connect to it, so the time and
+// size of a request and the number of connections are limited, and a connection serves one request.
 type ProbeListener struct {
 	net.Listener
 	http *http.Server

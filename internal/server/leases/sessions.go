@@ -93,8 +93,8 @@ func (s *Service) chooseNonce(session *raftstore.Session) (engine.Nonce, error) 
 // maxChosen bounds the sessions whose last chosen nonce is remembered.
 const maxChosen = 1 << 16
 
-// nonces chooses nonces. It chooses none of them twice for one session, because the second
-// attempt would get the grant of the first. Each leader has its own range, because it does not
+// nonces generates nonces, each once per session: a second attempt with the same nonce
+// would get the grant of the first. Each leader has its own range, because it does not
 // know which nonces earlier leaders chose. The nonces of one session are consecutive, unless it
 // was forgotten, because the machine stores them as ranges. The zero value is ready for use.
 type nonces struct {
