@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -76,7 +77,7 @@ func (s *Storage) appendFloor() error {
 	}
 	term = max(term, last.Term) + recoveredTerms
 	raise := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep},
-		&machine.EndSessions{}, &machine.MarkRestored{}})
+		&machine.EndSessions{}, &machine.MarkRestored{Version: machine.VersionAt(time.Now())}})
 	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand,
 		Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)

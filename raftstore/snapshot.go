@@ -11,6 +11,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -177,7 +178,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	}
 	var p present
 	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order(), m.Count().Holders} })
-	state, floor, err := startOver(state, p)
+	state, floor, err := startOver(state, p, time.Now())
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -226,7 +227,7 @@ type present struct {
 // the Redis nodes.
 //
 // The Redis fleet stays the current one: its nodes are not rolled back with the log.
-func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
+func startOver(state []byte, p present, now time.Time) ([]byte, fencing.Token, error) {
 	if p.NextVersion != 0 {
 		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased "+
 			"redis fleet set' of the old fleet", engine.ErrUnavailable)
@@ -236,7 +237,8 @@ func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
-	m.Apply(&machine.MarkRestored{Version: p.Version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet})
+	version := max(p.Version, machine.VersionAt(now))
+	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
 		by += p.token - have

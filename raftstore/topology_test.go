@@ -290,7 +290,7 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, floor, max(later.Token, assigned.Ceiling)+fencing.FloorStep)
 		next := <-behind
-		require.GreaterOrEqual(t, next.Version, before+1<<32, "no version that a client may know is used again")
+		require.GreaterOrEqual(t, next.Version, before+1<<20, "no version that a client may know is used again")
 		require.False(t, next.Ready)
 		n = c.leader()
 		e := n.Efficiency()
@@ -307,6 +307,28 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 		require.True(t, n.Topology().Ready)
 		c.agree()
 	})
+}
+
+// TestEveryRestoreHasNewVersions restores one backup to two clusters that know nothing of each
+// other. Clients of the first must accept the topology of the second.
+func TestEveryRestoreHasNewVersions(t *testing.T) {
+	m := machine.New()
+	m.Apply(&machine.SetFleet{Fleet: testFleet})
+	state := replica.EncodeState(replica.Chain{}, m)
+	restored := func(at time.Time) *machine.Machine {
+		state, _, err := startOver(state, present{}, at)
+		require.NoError(t, err)
+		_, m, err := replica.DecodeState(state)
+		require.NoError(t, err)
+		return m
+	}
+	now := time.Now()
+	first, second := restored(now), restored(now.Add(10*time.Second))
+	for range 3 { // leaders that reconcile and fail before they finish
+		first.Apply(&machine.Reconcile{})
+	}
+	second.Apply(&machine.Reconcile{})
+	require.Greater(t, second.Version(), first.Version())
 }
 
 // The Redis fleet exists outside of the log and is not rolled back with a snapshot. While it
@@ -370,12 +392,14 @@ func TestTopologyAfterRestartAndRecovery(t *testing.T) {
 		require.Equal(t, "n0:8400", c.leader().MemberAPI("n0"))
 
 		require.NoError(t, c.nodes[0].Close())
+		closed := time.Now()
 		floor, err := Recover(c.configs[0])
 		require.NoError(t, err)
 		c.restart(0)
 		recovered, err := c.nodes[0].NextTopology(ctx, next.Version)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, recovered.Version, next.Version+1<<32)
+		require.GreaterOrEqual(t, recovered.Version, next.Version+1<<20)
+		require.GreaterOrEqual(t, recovered.Version, machine.VersionAt(closed), "the lost members may have gone on")
 		require.False(t, recovered.Ready)
 		require.Greater(t, floor, c.leader().Efficiency().Ceiling)
 		require.True(t, c.leader().Efficiency().Restored)

@@ -250,7 +250,7 @@ func (m *Model) Reconcile(at, version uint64, ceiling fencing.Token, lives, past
 	}
 	m.version = max(m.version, version)
 	if r.Restored {
-		m.version += 1 << 32
+		m.version += 1 << 20
 	}
 	o := m.changed()
 	m.forgetLives()
@@ -282,7 +282,7 @@ func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 // at most this version and ceiling, as far as is known, and this fleet if set says so.
 func (m *Model) MarkRestored(version uint64, ceiling fencing.Token, fleet engine.Fleet, set bool) (Outcome, []Event) {
 	r := &m.redis
-	m.version = max(m.version, version) + 1<<32
+	m.version = max(m.version, version) + 1<<20
 	r.Ceiling = max(r.Ceiling, ceiling)
 	if set {
 		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force, r.FleetSet = fleet, engine.Fleet{}, 0, false, false, true

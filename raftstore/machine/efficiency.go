@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -12,8 +13,8 @@ const (
 	// step by which tokens are raised when something may have been forgotten.
 	tokenStep fencing.Token = 1 << 32
 	// versionStep is the step by which versions are raised after the log was rolled
-	// back. It exceeds what they can have advanced since.
-	versionStep = 1 << 32
+	// back. It exceeds what they can have advanced since the last report of a node.
+	versionStep = 1 << 20
 	// forgottenFleet is the step by which tokens are raised if the log may have forgotten
 	// a whole fleet: it covers 63 raises of its ceiling. By default a gate refuses tokens
 	// that are 2^40 above its mark.
@@ -230,6 +231,14 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 	m.ready, m.restored, m.used = true, false, m.used || !m.fleet.IsZero()
 	m.version++
 	return Result{Code: Done, Version: m.version}
+}
+
+// VersionAt returns the version from which a log that is restored at t continues. A log advances by fewer
+// versions in a second, so the version exceeds those of every other log that was restored from the same backup
+// before t, and clients that know one of these logs accept the topology of the new one.
+func VersionAt(t time.Time) uint64 {
+	const aSecond = 1 << 19
+	return min(uint64(max(t.Unix(), 0)), maxVersion/2/aSecond) * aSecond
 }
 
 func (c *MarkRestored) apply(m *Machine) Result {

@@ -159,15 +159,15 @@ func TestReconcile(t *testing.T) {
 		}},
 		{"a log that was rolled back", append(becomesReady(), []step{
 			{assign("r1:1", "x"), "done v5", ""},
-			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v4294967305", ""},
-			{assign("r1:1", "x"), "not ready v4294967305", ""},
-			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
-			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: the old fleet may have leases
+			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v1048585", ""},
+			{assign("r1:1", "x"), "not ready v1048585", ""},
+			{&FinishReconcile{Version: 4}, "outdated v1048585", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v1048586", ""}, // not at once: the old fleet may have leases
 			{&RaiseFloor{By: 1}, "done #12884901889", ""},
 			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens
-			{&Reconcile{Version: 12}, "done v8589934603", ""},
-			{assign("r1:1", "x"), "done v8589934604", ""},
-			{&FinishReconcile{Version: 8589934604}, "done v8589934605", ""},
+			{&Reconcile{Version: 12}, "done v2097163", ""},
+			{assign("r1:1", "x"), "done v2097164", ""},
+			{&FinishReconcile{Version: 2097164}, "done v2097165", ""},
 			{write(ann, 1, "a"), "granted #30064771074", "ann/1 granted a #30064771074"},
 		}...)},
 		{"no tokens left", []step{
@@ -187,7 +187,7 @@ func TestReconcile(t *testing.T) {
 	require.Equal(t, want, m.Efficiency())
 	require.Equal(t, []string{"", "z", "y"}, m.Topology().Lives)
 	m.Apply(&MarkRestored{Fleet: fleetOf("r9:1"), FleetSet: true})
-	want.Version, want.Ready, want.Restored, want.ReconcileVersion = 10+1<<32, false, true, 0
+	want.Version, want.Ready, want.Restored, want.ReconcileVersion = 10+1<<20, false, true, 0
 	want.Lives, want.Fleet = []Life{{}}, fleetOf("r9:1") // the nodes are not rolled back with the log
 	require.Equal(t, want, m.Efficiency())
 }
@@ -198,33 +198,33 @@ func TestRestoredWithoutAFleet(t *testing.T) {
 	run(t, []scenario{
 		{"no fleet", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
-			{&MarkRestored{Ceiling: 3 << 32}, "done v4294967297", ""},
+			{&MarkRestored{Ceiling: 3 << 32}, "done v1048577", ""},
 			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
-			{&SetFleet{Fleet: three}, "done v4294967298", ""},
+			{&SetFleet{Fleet: three}, "done v1048578", ""},
 			{write(ann, 3, "c"), "granted #3", "ann/3 granted c #3"},
-			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v4294967299", ""}, // skipped once
-			{&Reconcile{}, "done v4294967300", ""},
-			{assign("r1:1", "x"), "done v4294967301", ""}, // 3 + 64 + 3
-			{&FinishReconcile{Version: 4294967301}, "done v4294967302", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v1048579", ""}, // skipped once
+			{&Reconcile{}, "done v1048580", ""},
+			{assign("r1:1", "x"), "done v1048581", ""}, // 3 + 64 + 3
+			{&FinishReconcile{Version: 1048581}, "done v1048582", ""},
 		}},
 		{"a fleet that never was ready may have been replaced", []step{
 			{&SetFleet{Fleet: three}, "done v2", ""},
-			{&MarkRestored{}, "done v4294967298", ""},
+			{&MarkRestored{}, "done v1048578", ""},
 			{write(ann, 1, "a"), "not ready", ""},
-			{&Reconcile{}, "done v8589934595", ""},
-			{assign("r1:1", "x"), "done v8589934596", ""},
+			{&Reconcile{}, "done v2097155", ""},
+			{assign("r1:1", "x"), "done v2097156", ""},
 		}},
 		{"unless the present fleet is known", []step{
 			{&SetFleet{Fleet: three}, "done v2", ""},
-			{&MarkRestored{Fleet: three, FleetSet: true}, "done v4294967298", ""},
-			{&Reconcile{}, "done v8589934595", ""},
-			{assign("r1:1", "x"), "done v8589934596", ""},
+			{&MarkRestored{Fleet: three, FleetSet: true}, "done v1048578", ""},
+			{&Reconcile{}, "done v2097155", ""},
+			{assign("r1:1", "x"), "done v2097156", ""},
 		}},
 		{"no tokens left", []step{
 			{&RaiseFloor{By: fencing.MaxToken - 5}, "done #9007199254740986", ""},
-			{&MarkRestored{}, "done v4294967297", ""},
-			{&SetFleet{Fleet: three}, "done v4294967298", ""},
-			{&Reconcile{}, "exhausted v4294967298", ""},
+			{&MarkRestored{}, "done v1048577", ""},
+			{&SetFleet{Fleet: three}, "done v1048578", ""},
+			{&Reconcile{}, "exhausted v1048578", ""},
 		}},
 	})
 }
@@ -234,25 +234,25 @@ func TestRestoredWithoutAFleet(t *testing.T) {
 func TestForceFleetOnARestoredLog(t *testing.T) {
 	run(t, []scenario{
 		{"another fleet", append(becomesReady(), []step{
-			{&MarkRestored{}, "done v4294967300", ""},
-			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v4294967301", ""},
-			{assign("r9:1", "x"), "not ready v4294967301", ""},
+			{&MarkRestored{}, "done v1048580", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v1048581", ""},
+			{assign("r9:1", "x"), "not ready v1048581", ""},
 			{write(ann, 1, "a"), "not ready", ""},
-			{&Reconcile{Ceiling: 9 << 32}, "done v8589934598", ""},
+			{&Reconcile{Ceiling: 9 << 32}, "done v2097158", ""},
 			{write(ann, 1, "a"), "not ready", ""},
-			{&FinishReconcile{Version: 8589934598}, "done v8589934599", ""},
+			{&FinishReconcile{Version: 2097158}, "done v2097159", ""},
 			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"},
 		}...)},
 		{"that the backup was changing to", append(becomesReady(), []step{
 			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v5", ""},
-			{&MarkRestored{}, "done v4294967301", ""},
-			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v4294967302", ""},
-			{&FinishFleet{Version: 5}, "done v4294967302", ""},
-			{&Reconcile{}, "done v8589934599", ""},
+			{&MarkRestored{}, "done v1048581", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1"), Force: true}, "done v1048582", ""},
+			{&FinishFleet{Version: 5}, "done v1048582", ""},
+			{&Reconcile{}, "done v2097159", ""},
 		}...)},
 		{"no fleet", append(becomesReady(), []step{
-			{&MarkRestored{}, "done v4294967300", ""},
-			{&SetFleet{Force: true}, "done v4294967301", ""},
+			{&MarkRestored{}, "done v1048580", ""},
+			{&SetFleet{Force: true}, "done v1048581", ""},
 			{write(ann, 1, "a"), "granted #274877906945", "ann/1 granted a #274877906945"},
 		}...)},
 	})
@@ -268,4 +268,14 @@ func TestMemberAPI(t *testing.T) {
 	other.Apply(&SetMemberAPI{ID: "n1"})
 	require.Empty(t, other.MemberAPI("n1"))
 	require.Equal(t, "n2:8400", other.MemberAPI("n2"))
+}
+
+func TestVersionAt(t *testing.T) {
+	now := time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC)
+	require.Greater(t, VersionAt(now.Add(time.Second)), VersionAt(now))
+	require.Zero(t, VersionAt(time.Time{}))
+	for _, wrong := range []time.Time{now, time.Unix(1<<62, 0)} {
+		require.NoError(t, (&Reconcile{Version: VersionAt(wrong) + 1000*versionStep}).validate())
+		require.NoError(t, (&MarkRestored{Version: VersionAt(wrong)}).validate())
+	}
 }

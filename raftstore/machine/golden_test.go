@@ -20,7 +20,7 @@ import (
 func goldenCommands() []Command {
 	ann, bob, eve := engine.SessionID{0xa}, engine.SessionID{0xb}, engine.SessionID{0xe}
 	const annFirst, bobFirst, eveFirst = 1<<32 + 8, 1<<32 + 9, 1<<32 + 16 // the first incarnations after EndSessions
-	const restored, reconciled = 20 + 1<<32, 21 + 2<<32                   // the versions of MarkRestored and Reconcile
+	const restored, reconciled = 20 + 1<<20, 21 + 2<<20                   // the versions of MarkRestored and Reconcile
 	limits := Limits{SessionsPerUser: 1, LeasesPerUser: 200, WaitersPerUser: 300, WaitersPerLock: 4000}
 	acquire := func(id engine.SessionID, incarnation uint64, q engine.Request) Command {
 		return &Acquire{Session: id, Incarnation: incarnation, Request: q, Limits: Limits{LeasesPerUser: 200,
