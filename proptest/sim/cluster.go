@@ -174,7 +174,8 @@ func (c *cluster) restore(known bool) bool {
 		p = machine.New()
 	}
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	m.Apply(&machine.MarkRestored{Version: max(p.Version(), machine.VersionAt(time.Unix(0, int64(c.w.now)))), Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
+	version := max(p.Version(), machine.VersionAt(time.Unix(0, int64(c.w.now))))
+	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
 		FleetSet: p.Efficiency().FleetSet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
