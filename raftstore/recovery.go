@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -36,7 +35,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, err
 	}
 	defer n.transport.Close()
-	if err := n.storage.appendFloor(); err != nil {
+	if err := n.storage.appendFloor(machine.VersionAt(config.Clock.Now().Time().Unix())); err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
 	f := replica.New(config.ID, func(e error) { err = e }, follower{n})
@@ -59,10 +58,10 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	return floor, nil
 }
 
-// appendFloor appends the commands that must follow a rollback to the log, in a new term. They
-// must be a log entry: if they were only in the state, the log of a returning lost member
-// would match the log of this node, and it would never receive the state.
-func (s *Storage) appendFloor() error {
+// appendFloor appends the commands that must follow a rollback to the log, in a new term. Versions
+// continue above version. The commands must be a log entry: if they were only in the state, the log
+// of a returning lost member would match the log of this node, and it would never receive the state.
+func (s *Storage) appendFloor(version uint64) error {
 	if until, err := s.uint64(keyCatchUp); err == nil && until > 0 {
 		return fmt.Errorf("%w: this member never caught up with its cluster; recover another one, or create a new "+
 			"cluster and restore a snapshot", ErrStateLost)
@@ -77,7 +76,7 @@ func (s *Storage) appendFloor() error {
 	}
 	term = max(term, last.Term) + recoveredTerms
 	raise := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep},
-		&machine.EndSessions{}, &machine.MarkRestored{Version: machine.VersionAt(time.Now())}})
+		&machine.EndSessions{}, &machine.MarkRestored{Version: version}})
 	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand,
 		Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)

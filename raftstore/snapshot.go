@@ -178,7 +178,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	}
 	var p present
 	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order(), m.Count().Holders} })
-	state, floor, err := startOver(state, p, time.Now())
+	state, floor, err := startOver(state, p, n.config.Clock.Now().Time())
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -237,7 +237,7 @@ func startOver(state []byte, p present, now time.Time) ([]byte, fencing.Token, e
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
-	version := max(p.Version, machine.VersionAt(now))
+	version := max(p.Version, machine.VersionAt(now.Unix()))
 	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {

@@ -174,7 +174,7 @@ func (c *cluster) restore(known bool) bool {
 		p = machine.New()
 	}
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	version := max(p.Version(), machine.VersionAt(time.Unix(0, int64(c.w.now))))
+	version := max(p.Version(), machine.VersionAt(int64(c.w.now/time.Second)))
 	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
 		FleetSet: p.Efficiency().FleetSet})
 	by := fencing.FloorStep

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"slices"
-	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -233,12 +232,12 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 	return Result{Code: Done, Version: m.version}
 }
 
-// VersionAt returns the version from which a log that is restored at t continues. A log advances by fewer
+// VersionAt returns the version from which a log that is restored at this Unix time continues. A log advances by fewer
 // versions in a second, so the version exceeds those of every other log that was restored from the same backup
-// before t, and clients that know one of these logs accept the topology of the new one.
-func VersionAt(t time.Time) uint64 {
+// before, and clients that know one of these logs accept the topology of the new one.
+func VersionAt(unix int64) uint64 {
 	const aSecond = 1 << 19
-	return min(uint64(max(t.Unix(), 0)), maxVersion/2/aSecond) * aSecond
+	return min(uint64(max(unix, 0)), maxVersion/2/aSecond) * aSecond
 }
 
 func (c *MarkRestored) apply(m *Machine) Result {
