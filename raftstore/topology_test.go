@@ -280,6 +280,7 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
 		require.NoError(t, err)
 		require.NoError(t, n.NameLife(ctx, "r1:6379", "life.nonce", 0))
+		require.NoError(t, n.RaiseCeiling(ctx, n.Efficiency().Ceiling+1<<34))
 		assigned := n.Efficiency()
 		before := n.Topology().Version
 		behind := make(chan engine.Topology, 1)
