@@ -190,8 +190,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 
 // Extend keeps the lease for at least ttl from now, even if the client cannot renew it in that
 // time. It never shortens the lease. In correctness mode the service also keeps the other leases
-// of the session, if the client stops without releasing them. The limit is that of WithTTL, and
-// in efficiency mode the longest TTL of the Redis fleet.
+// of the session, if the client stops without releasing them, and a new leader gives the session
+// that time again. The limit is that of WithTTL, and in efficiency mode the longest TTL of the
+// Redis fleet.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error { return l.update(ctx, ttl, nil) }
 
 // SetMetadata replaces the metadata that Inspect shows to others, such as the progress of a job.
@@ -214,6 +215,7 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 	g := l.grant
 	c, k := g.keepAlive.client, g.keepAlive
 	c.mu.Lock()
+	before := g.Held.Metadata
 	if metadata != nil {
 		g.Held.Metadata = metadata // from now on, renewals in efficiency mode carry it
 	}
@@ -226,6 +228,9 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 		return k.session.Update(ctx, held)
 	})
 	c.update(func(engine.Instant) (lost []*clientcore.Grant) {
+		if metadata != nil && err != nil && !clientcore.Matches(err, engine.ErrUncertain) {
+			g.Held.Metadata = before // or the service would refuse the renewals, too
+		}
 		switch {
 		case err == nil:
 			g.Extended(sent, ttl)

@@ -96,7 +96,7 @@ func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (fo
 	if !allowed() {
 		return machine.SessionInfo{}, errOtherUser
 	}
-	return found, n.renew(ctx, id, found.Incarnation)
+	return found, n.renew(ctx, id, found.Incarnation, found.TTL)
 }
 
 // update raises the TTL of a session if ttl is longer, replaces the metadata of a lease unless it

@@ -213,15 +213,15 @@ func TestNewLeaderAdoptsSessionsInPieces(t *testing.T) {
 		require.Equal(t, adoptPiece, term.lessor.Sessions(), "one piece under the lock of the machine")
 	})
 	n.leading.Store(term)
-	require.NoError(t, n.renew(testContext(t), ids[0], incarnations[0]), "the last one to be adopted")
+	require.NoError(t, n.renew(testContext(t), ids[0], incarnations[0], 0), "the last one to be adopted")
 	require.Equal(t, adoptPiece+1, term.lessor.Sessions())
 	n.fsm.Read(func(m *machine.Machine) {
 		m.Apply(&machine.CloseSession{Session: ids[1], Incarnation: incarnations[1]})
 	})
-	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1]), engine.ErrExpired)
+	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1], 0), engine.ErrExpired)
 	n.adoptSessions(term)
 	require.Equal(t, sessions-1, term.lessor.Sessions())
-	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1]), engine.ErrExpired)
+	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1], 0), engine.ErrExpired)
 	require.True(t, n.retire())
 }
 

@@ -229,7 +229,7 @@ func TestPausedLeaderDoesNotRenew(t *testing.T) {
 		require.True(t, old.Leads())
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, id, s.(*Session).number),
+		require.Error(t, old.renew(ctx, id, s.(*Session).number, 0),
 			"a renewal without a proof could last longer than the session at the next leader")
 
 		c.heal()
@@ -258,7 +258,7 @@ func TestRenewalsDoNotDependOnNodeTimings(t *testing.T) {
 		require.True(t, old.Leads(), "its heartbeat timeout is %v", slow)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, s.(*Session).config.ID, s.(*Session).number),
+		require.Error(t, old.renew(ctx, s.(*Session).config.ID, s.(*Session).number, 0),
 			"the session would expire at the next leader before this renewal ends")
 		c.heal()
 	})

@@ -297,23 +297,23 @@ func (n *Node) retire() bool {
 	return true
 }
 
-// renew extends a session by its TTL, in memory. Only a node with a fresh proof of
+// renew extends a session by ttl, in memory. Only a node with a fresh proof of
 // leadership may do that: a leader whose last proof is too old first commits a barrier,
 // shared by concurrent renewals. The TTL counts from the arrival of the renewal: the session
 // does not expire while its renewal waits for the barrier.
-func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64) error {
+func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64, ttl time.Duration) error {
 	arrived := n.config.Clock.Now()
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
 	}
 	if !term.proved() {
-		_ = n.extend(term, arrived, id, incarnation, 0)
+		_ = n.extend(term, arrived, id, incarnation, ttl)
 		if _, err := n.committer.commit(ctx, term, nil); err != nil {
 			return err
 		}
 	}
-	return n.extend(term, arrived, id, incarnation, 0)
+	return n.extend(term, arrived, id, incarnation, ttl)
 }
 
 // extend is renew for a caller that has a proof of leadership. With a ttl it extends the session

@@ -79,7 +79,8 @@ func (s *Session) since() engine.Instant {
 }
 
 // Renew extends the session by its TTL, and returns its grants as this node has applied
-// them.
+// them. An Update for longer does not change that TTL, so a holder that dies after the longer
+// time is noticed as soon as before.
 func (s *Session) Renew(ctx context.Context, _ ...engine.Held) (extended []engine.Nonce, err error) {
 	n, err := s.extend(ctx)
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *Session) extend(ctx context.Context) (*Node, error) {
 	sent := s.config.Clock.Now()
 	n, err := s.backend.leader()
 	if err == nil {
-		err = n.renew(ctx, s.config.ID, s.number)
+		err = n.renew(ctx, s.config.ID, s.number, s.config.TTL)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("renew: %w", err)

@@ -218,6 +218,11 @@ func releaseUnansweredGrant(t *testing.T, granter, other string) {
 	_, code = second.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
 	require.Equal(t, "invalid", code)
 	unnamed := &pb.HeldLease{Nonce: 7, Resources: acquire.Resources, TtlNanos: int64(longTTL)}
+	held.TtlNanos = int64(longTTL)
+	answer, code = second.do(&pb.Operation{Call: &pb.Operation_Renew{
+		Renew: &pb.RenewCall{Leases: []*pb.HeldLease{unnamed, held}}}})
+	require.Empty(t, code)
+	require.Len(t, answer.Holds, 1, "a lease that is refused does not stop the others")
 	_, code = second.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 6, Lease: unnamed}}})
 	require.Empty(t, code)
 	require.Contains(t, fmt.Sprint(mustPost(t, other, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders",

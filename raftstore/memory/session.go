@@ -98,7 +98,7 @@ func (s *session) extend(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if !m.lessor.Renew(m.clock.Now(), s.config.ID, s.incarnation) {
+	if !m.lessor.RenewFor(m.clock.Now(), s.config.ID, s.incarnation, s.config.TTL) {
 		return engine.ErrExpired
 	}
 	s.sent = sent

@@ -82,33 +82,37 @@ func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, tt
 	})
 }
 
-// renewInRedis extends leases, and answers which of them were extended and which were not.
+// renewInRedis extends leases, and answers which of them were extended and which were not. A lease
+// that is refused, such as one whose metadata is too large, does not stop the others.
 func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
-	held := make([]engine.Held, len(leases))
-	for i, l := range leases {
-		var err error
-		if held[i], err = st.service.heldLease(st.ctx, id, l); err != nil {
-			return err
+	var refused error
+	accepted := make([]engine.Held, 0, len(leases))
+	for _, l := range leases {
+		held, err := st.service.heldLease(st.ctx, id, l)
+		if err == nil {
+			err = st.service.checkLimits(&held)
 		}
-		if err := st.service.checkLimits(&held[i]); err != nil {
-			return err
+		if err != nil {
+			refused = err
+			continue
 		}
+		accepted = append(accepted, held)
 	}
-	var unknown error
-	for i, err := range st.renewGranted(held) {
+	for i, err := range st.renewGranted(accepted) {
+		held := &accepted[i]
 		st.service.redis.renewed(err)
 		switch {
 		case err == nil:
-			a.Holds = append(a.Holds, &pb.Hold{Nonce: leases[i].Nonce, Token: leases[i].Token})
+			a.Holds = append(a.Holds, &pb.Hold{Nonce: uint64(held.Nonce), Token: uint64(held.Token)})
 		case errors.Is(err, engine.ErrLost):
-			st.known.remove(held[i].Name)
-			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: leases[i].Nonce, Lost: wire.FromError(err)})
+			st.known.remove(held.Name)
+			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: uint64(held.Nonce), Lost: wire.FromError(err)})
 		default:
-			unknown = err
+			refused = err
 		}
 	}
 	if len(a.Holds)+len(a.Lost) == 0 {
-		return unknown
+		return refused
 	}
 	return nil
 }
@@ -216,22 +220,17 @@ func (st *stream) checkRelease(held *engine.Held) error {
 	return nil
 }
 
-// heldLease reads and validates a lease that a client names. It bounds the TTL,
-// because a node that lost its state waits for the longest TTL before it votes. The
-// name contains the session, the nonce and the owner. Error texts do not have the name,
-// because they are written to the audit log.
+// heldLease reads and validates a lease that a client names. The name contains the
+// session, the nonce and the owner. Error texts do not have the name, because they are
+// written to the audit log.
 func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
 	held := wire.ToHeld(id, l)
 	if err := requestOf(&held).Validate(); err != nil {
 		return held, err
 	}
-	longest := s.router.Node.Topology().Fleet.MaxTTL
-	switch {
-	case held.Name == "" || !held.Token.Valid():
+	if held.Name == "" || !held.Token.Valid() {
 		return held, fmt.Errorf("%w: a lease in efficiency mode needs the name and the token that its acquire returned",
 			engine.ErrInvalid)
-	case held.TTL < engine.MinTTL || longest != 0 && held.TTL > longest:
-		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, held.TTL, engine.MinTTL, longest)
 	}
 	if held.User = redlockadapter.UserOf(held.Name); !auth.Owns(ctx, held.User) {
 		return held, fmt.Errorf("%w: the lease of %q belongs to another user; only its owner can use it", engine.ErrForbidden,
