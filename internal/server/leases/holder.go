@@ -128,12 +128,33 @@ func (s *Service) holder(ctx context.Context, resource string, token uint64) (*e
 	if err != nil {
 		return nil, err
 	}
-	for i := range status.Holders {
-		if p := &status.Holders[i]; uint64(p.Token) == token && auth.Owns(ctx, p.User) {
-			return p, nil
-		}
+	if found := ownHolder(ctx, &status, token); found != nil {
+		return found, nil
 	}
 	return nil, notHeld(ctx, resource, token)
+}
+
+// holderToRelease is holder for a caller that ends the lease. It commits nothing if this member has applied the grant:
+// a token belongs to one attempt forever, so an old state names the right one, and the release itself is committed.
+func (s *Service) holderToRelease(ctx context.Context, resource string, token uint64) (*engine.Party, error) {
+	applied, err := s.router.Node.Inspect(ctx, fencing.Resource(resource), raftstore.Stale)
+	if err != nil {
+		return nil, err
+	}
+	if found := ownHolder(ctx, &applied, token); found != nil {
+		return found, nil
+	}
+	return s.holder(ctx, resource, token)
+}
+
+// ownHolder returns the holder with a token, nil if there is none or it belongs to another user.
+func ownHolder(ctx context.Context, status *engine.Status, token uint64) *engine.Party {
+	for i := range status.Holders {
+		if p := &status.Holders[i]; uint64(p.Token) == token && auth.Owns(ctx, p.User) {
+			return p
+		}
+	}
+	return nil
 }
 
 // notHeld returns the error for a lease that the caller does not hold.
@@ -154,7 +175,7 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 		released, err = s.releaseInRedis(ctx, r)
 	case r.Resource != "" && r.Token != 0:
 		var holder *engine.Party
-		if holder, err = s.holder(ctx, r.Resource, r.Token); err == nil {
+		if holder, err = s.holderToRelease(ctx, r.Resource, r.Token); err == nil {
 			released, err = s.releaseInRaft(ctx, holder.Session, holder.Nonce)
 		}
 	case r.SessionId != "" && r.Nonce != 0:
@@ -192,25 +213,20 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 	if err != nil {
 		return false, err
 	}
-	if err := found.Release(ctx, engine.Held{Nonce: nonce}); err != nil {
-		return false, err
+	if hasMark(id, singleMark) && s.isLast(ctx, id, attempt) {
+		err = found.Close(ctx) // ends the attempt as well
+	} else {
+		err = found.Release(ctx, engine.Held{Nonce: nonce})
 	}
-	held := attempt.Code == machine.Granted
-	if hasMark(id, singleMark) {
-		return held, s.closeUnused(ctx, found)
-	}
-	return held, nil
+	return err == nil && attempt.Code == machine.Granted, err
 }
 
-// closeUnused closes a session that was opened for one lease, unless the caller
-// has used it for others.
-func (s *Service) closeUnused(ctx context.Context, found *raftstore.Session) error {
-	requests, err := s.router.Node.Requests(ctx, found.ID(), raftstore.Stale)
-	if errors.Is(err, engine.ErrNotHeld) {
-		return nil
+// isLast reports whether a session has no requests besides an attempt. The caller may have used a session that was
+// opened for one lease for others.
+func (s *Service) isLast(ctx context.Context, id engine.SessionID, attempt machine.Result) bool {
+	requests, err := s.router.Node.Requests(ctx, id, raftstore.Stale)
+	if attempt.Code != machine.Ended {
+		requests--
 	}
-	if err != nil || requests > 0 {
-		return err
-	}
-	return found.Close(ctx)
+	return err == nil && requests <= 0
 }
