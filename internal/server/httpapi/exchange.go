@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -163,8 +164,8 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 				p.Out.Header.Set(auth.UserHeader, user)
 			}
 		},
-		Transport:     h.transport,
-		FlushInterval: -1, // flush each event of a watch immediately
+		Transport:  h.transport,
+		BufferPool: &buffers, // the proxy flushes each event of a watch, whose length is unknown, immediately
 		// A leader that stops in the middle of an answer ends the caller's connection.
 		ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -179,6 +180,22 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return failed
 }
+
+// buffers has those that copy answers. Without a pool, the proxy allocates 32 KiB for each answer.
+var buffers bufferPool
+
+type bufferPool struct{ sync.Pool }
+
+// Get implements [httputil.BufferPool].
+func (p *bufferPool) Get() []byte {
+	if b, pooled := p.Pool.Get().(*[]byte); pooled {
+		return *b
+	}
+	return make([]byte, 4<<10)
+}
+
+// Put implements [httputil.BufferPool].
+func (p *bufferPool) Put(b []byte) { p.Pool.Put(&b) }
 
 // endForwarded ends an answer that the leader has not completed: with an error line, if its lines are events. Otherwise
 // the caller's connection ends, because the answer must not seem complete.

@@ -44,9 +44,9 @@ const leaderCheck = 500 * time.Millisecond
 // lead: a request to it would wait for as long as it hangs. Call stop when it has answered.
 func (r *Router) WhileLeads(ctx context.Context, address string) (bound context.Context, stop func()) {
 	bound, cancel := context.WithCancelCause(ctx)
-	var look func(elsewhere bool)
-	look = func(elsewhere bool) {
-		time.AfterFunc(leaderCheck, func() {
+	var look func(elsewhere bool) *time.Timer
+	look = func(elsewhere bool) *time.Timer {
+		return time.AfterFunc(leaderCheck, func() {
 			switch now := r.LeaderAddress() != address; {
 			case bound.Err() != nil:
 			case elsewhere && now:
@@ -56,8 +56,11 @@ func (r *Router) WhileLeads(ctx context.Context, address string) (bound context.
 			}
 		})
 	}
-	look(false)
-	return bound, func() { cancel(nil) }
+	first := look(false)
+	return bound, func() {
+		first.Stop() // most requests end before; later looks end by themselves
+		cancel(nil)
+	}
 }
 
 // RequireLeader returns an error that names the leader unless this member leads.

@@ -19,6 +19,10 @@ import (
 // reachTimeout bounds the time until another member answers at all.
 const reachTimeout = 5 * time.Second
 
+// maxIdleConns bounds the connections to another member that wait for the next call to forward. A log entry answers
+// many calls at once, and connections beyond the bound would be closed and dialled again for each of them.
+const maxIdleConns = 1024
+
 // dial connects to the API of another member for the duration of use.
 func (r *Router) dial(address string, use func(*grpc.ClientConn) error) error {
 	conn, err := grpc.NewClient("passthrough:///"+address, secret.DialOptions(r.PeerTLS(), r.Secret())...)
@@ -63,7 +67,7 @@ func (r *Router) Transport(secrets bool) *http.Transport {
 		}
 		return conn, nil
 	}
-	return &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	return &http.Transport{DialContext: dial, MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: time.Minute}
 }
 
 // Status returns the state of the member at an address.
