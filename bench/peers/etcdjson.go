@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"sync/atomic"
-	"time"
 
 	"github.com/leased-project/leased/internal/load"
 )
@@ -12,8 +11,8 @@ import (
 // etcdJSON is the name of etcd through its JSON gateway.
 const etcdJSON = "etcd-json"
 
-// etcdJSONKind returns etcd as a program without a client library uses it: each client has a connection to one of the
-// servers, and a lease.
+// etcdJSONKind returns etcd as a program without a client library uses it: each client has a connection to one of
+// the servers, and a lease.
 func etcdJSONKind() Kind {
 	k := etcdKind()
 	start := k.Start
@@ -53,12 +52,11 @@ func (t *etcdJSONTarget) Name() string { return etcdJSON }
 
 // Open implements [load.Target].
 func (t *etcdJSONTarget) Open(ctx context.Context) (load.Client, error) {
-	c := &etcdJSONClient{jsonClient: newJSONClient(t.endpoints, int(t.opened.Add(1)), "/v3/")}
+	c := &etcdJSONClient{jsonClient: newJSONClient(t.endpoints, t.opened.Add(1), "/v3/")}
 	var granted struct {
 		ID string `json:"ID"`
 	}
-	const ttl = 10 * time.Minute // longer than a measurement, so nothing is renewed
-	if err := c.post(ctx, "lease/grant", map[string]any{"TTL": int(ttl.Seconds())}, &granted); err != nil {
+	if err := c.post(ctx, "lease/grant", map[string]any{"TTL": int(jsonTTL.Seconds())}, &granted); err != nil {
 		return nil, err
 	}
 	c.lease = granted.ID

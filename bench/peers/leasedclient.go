@@ -1,14 +1,8 @@
 package peers
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"sync/atomic"
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
@@ -91,80 +85,3 @@ func (c *leaseClient) Acquire(ctx context.Context, name string) (load.Held, erro
 }
 
 func (c *leaseClient) Close(ctx context.Context) error { return c.client.Close(ctx) }
-
-// jsonTarget uses the JSON API, as a program without a client library does: each client
-// has a connection to one of the members.
-type jsonTarget struct {
-	endpoints []string
-	opened    atomic.Int64
-}
-
-// Name implements [load.Target].
-func (t *jsonTarget) Name() string { return JSON }
-
-// Open implements [load.Target].
-func (t *jsonTarget) Open(context.Context) (load.Client, error) {
-	return newJSONClient(t.endpoints, int(t.opened.Add(1)), "/v1/"), nil
-}
-
-// jsonClient has a connection to one of the servers.
-type jsonClient struct {
-	url  string
-	http *http.Client
-}
-
-// newJSONClient returns the nth client.
-func newJSONClient(endpoints []string, n int, path string) *jsonClient {
-	return &jsonClient{url: "http://" + endpoints[n%len(endpoints)] + path,
-		http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}}
-}
-
-// Acquire implements [load.Client].
-func (c *jsonClient) Acquire(ctx context.Context, name string) (load.Held, error) {
-	var held struct {
-		Resource string `json:"resource"`
-		Token    uint64 `json:"token"`
-	}
-	err := c.post(ctx, "acquire", map[string]any{"resource": correctnessPrefix + name, "wait": "1m"}, &held)
-	if err != nil {
-		return nil, err
-	}
-	return lock{held.Token, func(ctx context.Context) error {
-		return c.post(ctx, "release", map[string]any{"resource": held.Resource, "token": held.Token}, nil)
-	}}, nil
-}
-
-// Close implements [load.Client].
-func (c *jsonClient) Close(context.Context) error {
-	c.http.CloseIdleConnections()
-	return nil
-}
-
-// post sends a request and decodes the answer, unless that is nil.
-func (c *jsonClient) post(ctx context.Context, call string, body, answer any) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+call, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := c.http.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	data, err = io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %s", call, response.Status, data)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.Unmarshal(data, answer)
-}
