@@ -153,7 +153,7 @@ func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []m
 	case *machine.FinishReconcile:
 		return p.model.FinishReconcile(c.Version)
 	case *machine.MarkRestored:
-		return p.model.MarkRestored(c.Version, c.Ceiling, c.Fleet, c.FleetSet)
+		return p.model.MarkRestored(c.Version, c.Ceiling, c.Fleet, c.FleetSet, c.FleetUnused)
 	case *machine.SetMemberAPI:
 		return p.model.SetMemberAPI(c.ID, c.Address)
 	}

@@ -145,7 +145,8 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 			pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
 	case what < 15 && draw(t, 3, "restored") == 0:
 		if coin.Draw(t, "known") {
-			return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling, Fleet: pick(t, fleets, "fleet"), FleetSet: true}
+			return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling, Fleet: pick(t, fleets, "fleet"), FleetSet: true,
+				FleetUnused: e.Unused()}
 		}
 		return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling}
 	}

@@ -238,7 +238,8 @@ func startOver(state []byte, p present, now time.Time) ([]byte, fencing.Token, e
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
 	version := max(p.Version, machine.VersionAt(now.Unix()))
-	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet})
+	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet,
+		FleetUnused: p.FleetSet && p.Unused()})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
 		by += p.token - have

@@ -25,6 +25,13 @@ func makeReady(t *testing.T, n *Node) {
 	ctx := testContext(t)
 	_, err := n.SetFleet(ctx, testFleet, 0, false, false)
 	require.NoError(t, err)
+	reconcile(t, n)
+}
+
+// reconcile reconciles the log with its fleet, whose nodes have nothing to report.
+func reconcile(t *testing.T, n *Node) {
+	t.Helper()
+	ctx := testContext(t)
 	require.NoError(t, n.Reconcile(ctx, machine.Reconcile{}))
 	require.NoError(t, n.FinishReconcile(ctx, n.Efficiency().ReconcileVersion))
 }
@@ -332,6 +339,28 @@ func TestEveryRestoreHasNewVersions(t *testing.T) {
 	require.Greater(t, second.Version(), first.Version())
 }
 
+// A fleet that has never served cannot have granted anything that the log has forgotten, so
+// neither mode waits for reports of its nodes.
+func TestRestoreWithAFleetThatNeverServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		n, ctx := c.leader(), testContext(t)
+		_, err := n.SetFleet(ctx, testFleet, 0, false, false)
+		require.NoError(t, err)
+		before, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		var saved bytes.Buffer
+		_, err = n.SaveSnapshot(ctx, &saved)
+		require.NoError(t, err)
+		_, err = n.RestoreSnapshot(ctx, &saved)
+		require.NoError(t, err)
+		after, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		require.Greater(t, after.Token, before.Token)
+		require.False(t, c.leader().Efficiency().Restored)
+	})
+}
+
 // The Redis fleet exists outside of the log and is not rolled back with a snapshot. While it
 // changes, a restore is refused.
 func TestRestoreKeepsTheFleet(t *testing.T) {
@@ -350,6 +379,7 @@ func TestRestoreKeepsTheFleet(t *testing.T) {
 		_, err = n.RestoreSnapshot(ctx, bytes.NewReader(with.Bytes()))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, c.leader().FinishFleet(ctx, version))
+		reconcile(t, c.leader())
 		for _, saved := range []*bytes.Buffer{&with, &without} {
 			_, err = c.leader().RestoreSnapshot(ctx, saved)
 			require.NoError(t, err)

@@ -141,7 +141,7 @@ func TestModelMigrations(t *testing.T) {
 	require.Equal(t, 2+step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, engine.Exclusive, "a"))).Token)
 
 	// A restored log must be reconciled with the nodes first.
-	does(model.Done)(m.MarkRestored(0, 0, engine.Fleet{}, false))
+	does(model.Done)(m.MarkRestored(0, 0, engine.Fleet{}, false, false))
 	does(model.NotReady)(m.NameLife("r:1", "x", 0))
 	does(model.Done)(m.Reconcile(0, 9, 5*step, nil, nil))
 	require.Equal(t, 9*step, m.LastToken())

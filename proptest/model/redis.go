@@ -279,8 +279,10 @@ func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 }
 
 // MarkRestored records that the log was restored from a backup. The replaced state had
-// at most this version and ceiling, as far as is known, and this fleet if set says so.
-func (m *Model) MarkRestored(version uint64, ceiling fencing.Token, fleet engine.Fleet, set bool) (Outcome, []Event) {
+// at most this version and ceiling, as far as is known, and this fleet if set says so, which may be
+// unused.
+func (m *Model) MarkRestored(version uint64, ceiling fencing.Token, fleet engine.Fleet, set, unused bool) (Outcome,
+	[]Event) {
 	r := &m.redis
 	m.version = max(m.version, version) + 1<<20
 	r.Ceiling = max(r.Ceiling, ceiling)
@@ -288,7 +290,7 @@ func (m *Model) MarkRestored(version uint64, ceiling fencing.Token, fleet engine
 		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force, r.FleetSet = fleet, engine.Fleet{}, 0, false, false, true
 	}
 	m.forgotten = len(r.Fleet.Addresses) == 0
-	r.Restored = !m.forgotten
+	r.Restored = !m.forgotten && !unused
 	if r.Restored && !r.Ready && !set {
 		m.skip()
 	}

@@ -174,9 +174,9 @@ func (c *cluster) restore(known bool) bool {
 		p = machine.New()
 	}
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	version := max(p.Version(), machine.VersionAt(int64(c.w.now/time.Second)))
+	present, version := p.Efficiency(), max(p.Version(), machine.VersionAt(int64(c.w.now/time.Second)))
 	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
-		FleetSet: p.Efficiency().FleetSet})
+		FleetSet: present.FleetSet, FleetUnused: present.FleetSet && present.Unused()})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
 		by += p.LastToken() - have

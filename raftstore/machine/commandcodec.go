@@ -174,7 +174,7 @@ func (c *Reconcile) code(data *codec) {
 }
 func (c *FinishReconcile) code(data *codec) { data.command(opFinishReconcile, &c.Version) }
 func (c *MarkRestored) code(data *codec) {
-	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet, &c.FleetSet)
+	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet, &c.FleetSet, &c.FleetUnused)
 }
 func (c *SetMemberAPI) code(data *codec) { data.command(opSetMemberAPI, &c.ID, &c.Address) }
 

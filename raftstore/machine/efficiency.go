@@ -75,6 +75,9 @@ type Efficiency struct {
 	Migrations []Migration
 }
 
+// Unused reports whether the fleet has never granted a lock.
+func (e *Efficiency) Unused() bool { return !e.Ready && !e.Restored }
+
 // Efficiency returns the state of efficiency mode according to the log.
 func (m *Machine) Efficiency() Efficiency {
 	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion,
@@ -249,7 +252,7 @@ func (c *MarkRestored) apply(m *Machine) Result {
 	}
 	// Nodes of a fleet that was ready are told before another one replaces it, and they
 	// report that. Any other fleet may have been replaced without a trace.
-	m.used, m.restored, m.forgotten = true, !m.fleet.IsZero(), m.fleet.IsZero()
+	m.used, m.restored, m.forgotten = true, !m.fleet.IsZero() && !c.FleetUnused, m.fleet.IsZero()
 	if m.restored && !m.ready && !c.FleetSet {
 		m.skipForgottenFleet()
 	}

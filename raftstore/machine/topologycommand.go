@@ -127,15 +127,17 @@ type FinishReconcile struct {
 // grants in efficiency mode until the log is reconciled with the Redis nodes. Versions
 // continue far above both the current one and Version, so that no forgotten version is
 // used for other policies. Ceiling is the largest known ceiling. With FleetSet, Fleet is the
-// current fleet: it is not rolled back with the log, because its nodes are not.
+// current fleet: it is not rolled back with the log, because its nodes are not. With FleetUnused
+// it has never granted a lock, so there is nothing to reconcile, and neither mode stops.
 //
 // A log without a fleet has no nodes that could report: neither mode stops, and the tokens of
 // the next fleet start far above those of one that the log may have forgotten.
 type MarkRestored struct {
-	Version  uint64
-	Ceiling  fencing.Token
-	Fleet    engine.Fleet
-	FleetSet bool
+	Version     uint64
+	Ceiling     fencing.Token
+	Fleet       engine.Fleet
+	FleetSet    bool
+	FleetUnused bool
 }
 
 // SetMemberAPI sets the API address of a member. An empty Address removes it.
@@ -230,7 +232,7 @@ func (c *MarkRestored) validate() error {
 	if err := validateFleet(c.Fleet); err != nil {
 		return err
 	}
-	if !c.FleetSet && !c.Fleet.IsZero() {
+	if !c.FleetSet && (c.FleetUnused || !c.Fleet.IsZero()) {
 		return fmt.Errorf("%w: a fleet that was not set", engine.ErrInvalid)
 	}
 	return validCeiling(c.Ceiling)
