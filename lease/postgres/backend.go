@@ -20,14 +20,10 @@ import (
 
 // Backend is an engine.Backend on the functions in a PostgreSQL database.
 type Backend struct {
-	pool     *pgxpool.Pool
-	logger   *slog.Logger
-	listener *listener
-	// Calls for one lock.
+	pool               *pgxpool.Pool
+	logger             *slog.Logger
+	listener           *listener
 	acquires, releases *batches
-	// alone limits the calls that wait for a lock in their own transaction. The other connections of the pool are for
-	// renewals and batches.
-	alone chan struct{}
 }
 
 var _ engine.Backend = (*Backend)(nil)
@@ -38,9 +34,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend
 	if logger == nil {
 		logger = slog.Default()
 	}
-	b := &Backend{pool: pool, logger: logger, alone: make(chan struct{}, max(1, pool.Config().MaxConns/2))}
-	b.listener = newListener(pool, logger)
-	b.acquires, b.releases = newBatches(b.runAcquires), newBatches(b.runReleases)
+	b := &Backend{pool: pool, logger: logger, listener: newListener(pool, logger)}
+	alone := make(chan struct{}, max(1, pool.Config().MaxConns/2))
+	b.acquires = &batches{verb: "acquire", send: b.acquire, alone: alone, underWay: map[string]bool{}}
+	b.releases = &batches{verb: "release", send: b.release, alone: alone, underWay: map[string]bool{}}
 	if _, err := b.Inspect(ctx, "leased"); err != nil {
 		return nil, fmt.Errorf("use the database: %w", err)
 	}

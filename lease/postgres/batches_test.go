@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
 )
 
 func open(t *testing.T, b engine.Backend, clock engine.Clock) engine.Session {
@@ -38,22 +40,24 @@ func TestSeveralAttempts(t *testing.T) {
 	pool := database(t, shared.Get(t).DSN)
 	ctx := testserver.Context(t)
 	acquire := func(names ...string) (tokens map[string]int64, err error) {
-		rows, err := pool.Query(ctx, "SELECT a.attempt, a.token FROM (SELECT $1::text[] AS names, "+
-			"array_length($1::text[], 1) AS n) r, leased_acquires(names, names, array_fill(interval '1 min', ARRAY[n]), "+
-			"ARRAY(SELECT 'attempt number ' || i FROM generate_series(1, n) i), "+
-			"array_fill(NULL::jsonb, ARRAY[n]), array_fill(interval '1 min', ARRAY[n]), 'c') a", names)
+		n := len(names)
+		attempts := make([]string, n)
+		for i := range names {
+			attempts[i] = fmt.Sprint("attempt number ", i+1)
+		}
+		rows, err := pool.Query(ctx, postgres.AcquireLocks, names, names, slices.Repeat([]time.Duration{time.Minute}, n),
+			attempts, make([]*string, n), slices.Repeat([]time.Duration{time.Minute}, n), "c")
 		require.NoError(t, err)
-		defer rows.Close()
 		tokens = map[string]int64{}
-		for rows.Next() {
-			var attempt string
-			var token *int64
-			require.NoError(t, rows.Scan(&attempt, &token))
+		var attempt string
+		var token *int64
+		_, err = pgx.ForEachRow(rows, []any{&attempt, &token, nil, nil, nil}, func() error {
 			if token != nil {
 				tokens[attempt] = *token
 			}
-		}
-		return tokens, rows.Err()
+			return nil
+		})
+		return tokens, err
 	}
 	for _, name := range []string{"held", "expired", "waited"} {
 		require.Positive(t, grant(t, pool, name))
@@ -71,8 +75,8 @@ func TestSeveralAttempts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, again, "repeated attempts")
 
-	_, err = pool.Exec(ctx, "SELECT leased_releases(ARRAY['expired', 'new', 'waited'], "+
-		"ARRAY['attempt number 2', 'attempt number 4', 'attempt number 3'], 'another channel')")
+	_, err = pool.Exec(ctx, postgres.ReleaseLocks, []string{"expired", "new", "waited"},
+		[]string{"attempt number 2", "attempt number 4", "attempt number 3"}, make([]bool, 3), "another channel")
 	require.NoError(t, err)
 	var holders []string
 	require.NoError(t, pool.QueryRow(ctx, "SELECT array_agg(resource || ' ' || attempt ORDER BY resource) FROM "+
@@ -95,8 +99,6 @@ func TestEveryWayRaisesTheTokens(t *testing.T) {
 	last := int64(0)
 	for _, call := range []string{
 		"SELECT token FROM leased_acquire(ARRAY['a'], 'h', '1 min', gen_random_uuid()::text)",
-		"SELECT token FROM leased_acquires(ARRAY['a'], ARRAY['h'], ARRAY[interval '1 min'], " +
-			"ARRAY[gen_random_uuid()::text], ARRAY[NULL::jsonb], ARRAY[NULL::interval], 'c')",
 		"SELECT leased_hold('a')",
 	} {
 		for _, origin := range []string{"leased_origin.server", "'another server'"} {
@@ -210,6 +212,29 @@ func TestHandoffIsOnDisk(t *testing.T) {
 	})
 	require.Len(t, status.Holders, 1)
 	require.Equal(t, handed.Token, status.Holders[0].Token)
+}
+
+// A release grants the lock to a waiter of another process, which asks for its token.
+func TestHandoffBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	ctx := testserver.Context(t)
+	first, second := open(t, backend(t, pool), nil), open(t, backend(t, pool), nil)
+	held, err := first.Acquire(ctx, request(1, "a"))
+	require.NoError(t, err)
+	granted, queued := make(chan engine.Grant), make(chan bool)
+	go func() {
+		r := request(1, "a")
+		r.Wait, r.Queued = true, func() { close(queued) }
+		g, err := second.Acquire(ctx, r)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	}()
+	testserver.Receive(t, queued)
+	require.NoError(t, first.Release(ctx, heldBy(request(1, "a"))))
+	require.Greater(t, testserver.Receive(t, granted).Token, held.Token)
 }
 
 // leased_hold holds a lock for a transaction.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,12 +18,14 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// call is an acquire or a release of one lock that waits for its answer.
+// call is an acquire or a release that waits for its answer.
 type call struct {
-	ctx      context.Context
-	resource fencing.Resource
-	attempt  string
-	acquire  acquisition
+	ctx     context.Context
+	name    string // of the lock, or of all the locks of a set, one per line
+	attempt string
+	acquire acquisition
+	// remember is for a release: a copy of the acquire may still arrive.
+	remember bool
 	answer   chan answer // buffered
 }
 
@@ -46,32 +49,47 @@ type answer struct {
 const (
 	batchLimit    = 256 // calls in one transaction
 	batchesAtOnce = 4   // transactions at one time
+
+	// slowAfter is the time after which a batch probably waits for a lock.
+	slowAfter = 10 * time.Millisecond
 )
 
 // batches collects the calls that arrive while others are in progress and makes them in one transaction,
 // because a commit and a message cost more than a lock.
 type batches struct {
-	run func(ctx context.Context, calls []*call)
+	verb string
+	send func(ctx context.Context, calls []*call) (map[string]answer, error)
+	// alone limits the calls that wait for a lock in their own transaction. The other connections of the pool are for
+	// renewals and batches.
+	alone chan struct{}
 
-	mu       sync.Mutex
-	waiting  []*call
-	running  int
-	underWay map[fencing.Resource]bool
+	mu            sync.Mutex
+	waiting       []*call
+	running, slow int // batches, and those that have run for slowAfter
+	underWay      map[string]bool
 }
 
-func newBatches(run func(ctx context.Context, calls []*call)) *batches {
-	return &batches{run: run, underWay: map[fencing.Resource]bool{}}
+// submit makes a call for locks and returns its answer. A call for a set has its own transaction, because a batch locks
+// rows in the order of their names.
+func (b *batches) submit(c *call, resources []fencing.Resource) answer {
+	if len(resources) == 1 {
+		c.name = string(resources[0])
+		return b.do(c)
+	}
+	names := make([]string, len(resources))
+	for i, r := range resources {
+		names[i] = string(r)
+	}
+	c.name = strings.Join(names, "\n")
+	return b.doAlone(c)
 }
 
-// do makes a call and returns its answer.
+// do makes a call in a batch and returns its answer.
 func (b *batches) do(c *call) answer {
 	c.answer = make(chan answer, 1)
 	b.mu.Lock()
 	b.waiting = append(b.waiting, c)
-	if b.running < batchesAtOnce {
-		b.running++
-		go b.drain()
-	}
+	b.start()
 	b.mu.Unlock()
 	select {
 	case a := <-c.answer:
@@ -81,49 +99,108 @@ func (b *batches) do(c *call) answer {
 	}
 }
 
-// drain runs batches until no call waits, or until all waiting calls are for locks of a running batch, whose rows
-// they would have to wait for.
-func (b *batches) drain() {
-	for {
-		calls := b.take()
-		if len(calls) == 0 {
-			return
-		}
+// start sends the waiting calls in a batch, unless one is under way: small batches cost more time than the
+// calls would wait. It sends one beside a slow batch. b.mu is locked.
+func (b *batches) start() {
+	if len(b.waiting) > 0 && b.running == b.slow && b.running < batchesAtOnce {
+		b.running++
+		go b.runNext()
+	}
+}
+
+// runNext runs one batch. Calls for the locks of another batch stay behind, because they would wait for its rows.
+func (b *batches) runNext() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if calls := b.take(); len(calls) > 0 {
+		var slow, done bool
+		timer := time.AfterFunc(slowAfter, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if !done {
+				slow = true
+				b.slow++
+				b.start()
+			}
+		})
+		b.mu.Unlock()
 		ctx, end := while(calls)
 		b.run(ctx, calls)
 		end()
 		b.mu.Lock()
-		for _, c := range calls {
-			delete(b.underWay, c.resource)
+		done = true
+		timer.Stop()
+		if slow {
+			b.slow--
 		}
-		b.mu.Unlock()
+		for _, c := range calls {
+			delete(b.underWay, c.name)
+		}
+		defer b.start()
 	}
+	b.running--
 }
 
-// take returns the next batch. Without one, it ends the drain.
+// take returns the next batch, if there is one. b.mu is locked.
 func (b *batches) take() (calls []*call) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
 		switch {
 		case c.ctx.Err() != nil:
 			return true
-		case len(calls) == batchLimit || b.underWay[c.resource]:
+		case len(calls) == batchLimit || b.underWay[c.name]:
 			return false
 		}
 		calls = append(calls, c)
 		return true
 	})
-	if len(calls) == 0 {
-		b.running--
-	}
 	for _, c := range calls {
-		b.underWay[c.resource] = true
+		b.underWay[c.name] = true
 	}
-	// Free locks are taken in this order, the others after them, in the same order. Transactions that wait for each
-	// other in a circle are ended by the lock timeout or by the database, and their calls are made alone.
-	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Compare(a.resource, b.resource) })
+	// All transactions lock rows in this order. A release that wakes a set, or another program, may use another order:
+	// the lock timeout or the database ends transactions that wait for each other, and their calls are made alone.
+	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Compare(a.name, b.name) })
 	return calls
+}
+
+// run makes calls in one transaction. If the database refuses the transaction, or a lock is busy in another one, it
+// makes each call alone.
+func (b *batches) run(ctx context.Context, calls []*call) {
+	answers, err := b.send(ctx, calls)
+	for _, c := range calls {
+		switch a := answers[c.attempt]; {
+		case refused(err):
+			go func() { c.answer <- b.doAlone(c) }()
+		case err != nil:
+			c.answer <- b.failed(c, err)
+		default:
+			c.answer <- a
+		}
+	}
+}
+
+// doAlone makes a call in its own transaction, again and again while another transaction keeps the lock.
+func (b *batches) doAlone(c *call) answer {
+	for {
+		select {
+		case b.alone <- struct{}{}:
+		case <-c.ctx.Done():
+			return answer{err: context.Cause(c.ctx)}
+		}
+		answers, err := b.send(c.ctx, []*call{c})
+		<-b.alone
+		switch {
+		case err == nil:
+			return answers[c.attempt]
+		case !busy(err):
+			return b.failed(c, err)
+		}
+	}
+}
+
+// failed returns the answer to a call that failed.
+func (b *batches) failed(c *call, err error) answer {
+	first, _, _ := strings.Cut(c.name, "\n")
+	return answer{err: failure(c.ctx, b.verb, fencing.Resource(first), err)}
 }
 
 // while returns a context that ends when nobody waits for any of the calls.
@@ -155,154 +232,37 @@ func column[T any](calls []*call, value func(c *call) T) []T {
 	return values
 }
 
-func resourceOf(c *call) string { return string(c.resource) }
-func attemptOf(c *call) string  { return c.attempt }
+func nameOf(c *call) string    { return c.name }
+func attemptOf(c *call) string { return c.attempt }
 
-// A transaction that grants nothing does not wait for the disk: a crash can undo only a place in the queue, or
-// a release, after which the lease expires. Tokens are on disk before a client gets them.
 const (
+	// A call that waits for a row does not keep its connection for longer. The names depend on the bound, so that it is
+	// set before the call.
+	bounded    = "(SELECT set_config('lock_timeout', '500 ms', true) AS bound) b"
+	boundNames = "CASE WHEN b.bound IS NOT NULL THEN $1::text[] END"
+
+	// A transaction that grants nothing does not wait for the disk: a crash can undo only a place in the queue, or
+	// a release, after which the lease expires. Tokens are on disk before a client gets them.
 	withoutDisk = "(SELECT set_config('synchronous_commit', CASE WHEN EXISTS (SELECT FROM a WHERE token IS NOT NULL) " +
 		"THEN current_setting('synchronous_commit') ELSE 'off' END, true) AS disk) d"
 
-	// A call that waits for a row does not keep its connection for longer.
-	bounded    = "(SELECT set_config('lock_timeout', '500 ms', true) AS bound) b"
-	boundNames = "CASE WHEN b.bound IS NOT NULL THEN $1::text[] END" // so the bound is set before the call
+	acquireLocks = "WITH a AS MATERIALIZED (SELECT c.attempt, a.* FROM " + bounded + ", unnest(" + boundNames +
+		", $2::text[], $3::interval[], $4::text[], $5::text[], $6::interval[]) c (names, holder, ttl, attempt, metadata, " +
+		"wait), leased_acquire(string_to_array(c.names, E'\n'), c.holder, c.ttl, c.attempt, c.metadata::jsonb, c.wait, " +
+		"$7) a) SELECT attempt, token, remaining, held_by, disk FROM a, " + withoutDisk
 
-	acquireLocks = "WITH a AS MATERIALIZED (SELECT a.* FROM " + bounded + ", leased_acquire(" + boundNames +
-		", $2, $3, $4, $5::text::jsonb, $6, $7) a) SELECT token, remaining, held_by, disk FROM a, " + withoutDisk
-
-	releaseLocks = "SELECT leased_release(" + boundNames + ", $2, $3) FROM " + bounded
+	releaseLocks = "WITH a AS MATERIALIZED (SELECT r.next_attempt AS attempt, r.next_token AS token FROM " + bounded +
+		", unnest(" + boundNames + ", $2::text[], $3::boolean[]) c (names, attempt, remember), " +
+		"leased_release(string_to_array(c.names, E'\n'), c.attempt, c.remember, $4) r) " +
+		"SELECT attempt, token, disk FROM a, " + withoutDisk + " WHERE token IS NOT NULL OR disk IS NULL"
 
 	renewLocks = "SELECT r.attempt, r.locks FROM " + bounded + ", leased_renew(" + boundNames + ", $2, $3, $4) r"
-
-	acquireAll = "WITH a AS MATERIALIZED (SELECT * FROM leased_acquires($1, $2, $3, $4, $5::text[]::jsonb[], $6, $7)) " +
-		"SELECT attempt, token, remaining, held_by, disk FROM a, " + withoutDisk
-
-	releaseAll = "WITH a AS MATERIALIZED (SELECT * FROM leased_releases($1, $2, $3)) " +
-		"SELECT attempt, token, disk FROM " + withoutDisk + " LEFT JOIN a ON true"
 )
 
 // busy reports whether another transaction keeps a lock.
 func busy(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "55P03"
-}
-
-// patiently makes a call in its own transaction, again and again while another transaction keeps the lock.
-func (b *Backend) patiently(ctx context.Context, call func() error) error {
-	for {
-		select {
-		case b.alone <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		err := call()
-		<-b.alone
-		if !busy(err) {
-			return err
-		}
-	}
-}
-
-// acquireOne acquires locks in their own transaction.
-func (b *Backend) acquireOne(ctx context.Context, resources []fencing.Resource, attempt string, r acquisition) answer {
-	a := answer{Attempt: attempt}
-	channel, _ := b.listener.channel()
-	err := b.patiently(ctx, func() error {
-		return b.pool.QueryRow(ctx, acquireLocks, names(resources), r.holder, r.ttl, attempt, r.metadata, r.wait,
-			channel).Scan(&a.Token, &a.Remaining, &a.HeldBy, nil)
-	})
-	if err != nil {
-		a.err = failure(ctx, "acquire", resources[0], err)
-	}
-	return a
-}
-
-// runAcquires makes acquires in one transaction. If the database refuses the transaction, or a lock is busy
-// in another one, it makes each acquire alone.
-func (b *Backend) runAcquires(ctx context.Context, calls []*call) {
-	alone := func(c *call) {
-		c.answer <- b.acquireOne(c.ctx, []fencing.Resource{c.resource}, c.attempt, c.acquire)
-	}
-	channel, _ := b.listener.channel()
-	rows, err := b.pool.Query(ctx, acquireAll, column(calls, resourceOf),
-		column(calls, func(c *call) string { return c.acquire.holder }),
-		column(calls, func(c *call) time.Duration { return c.acquire.ttl }), column(calls, attemptOf),
-		column(calls, func(c *call) *string { return c.acquire.metadata }),
-		column(calls, func(c *call) *time.Duration { return c.acquire.wait }), channel)
-	answers := map[string]answer{}
-	if err == nil {
-		var a answer
-		_, err = pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &a.Remaining, &a.HeldBy, nil}, func() error {
-			answers[a.Attempt] = a
-			return nil
-		})
-	}
-	if refused(err) {
-		for _, c := range calls {
-			go alone(c)
-		}
-		return
-	}
-	for _, c := range calls {
-		a := answers[c.attempt]
-		if err != nil {
-			a.err = failure(c.ctx, "acquire", c.resource, err)
-		}
-		c.answer <- a
-	}
-}
-
-// releaseOne releases locks in their own transaction.
-func (b *Backend) releaseOne(ctx context.Context, resources []fencing.Resource, attempt string, remember bool) error {
-	err := b.patiently(ctx, func() error {
-		_, err := b.pool.Exec(ctx, releaseLocks, names(resources), attempt, remember)
-		return err
-	})
-	if err != nil {
-		return failure(ctx, "release", resources[0], err)
-	}
-	return nil
-}
-
-// runReleases makes releases in one transaction, and wakes the waiters of this process that it granted a lock.
-func (b *Backend) runReleases(ctx context.Context, calls []*call) {
-	channel, _ := b.listener.channel()
-	rows, err := b.pool.Query(ctx, releaseAll, column(calls, resourceOf), column(calls, attemptOf), channel)
-	granted := map[string]int64{}
-	if err == nil {
-		var (
-			attempt *string
-			token   *int64
-		)
-		_, err = pgx.ForEachRow(rows, []any{&attempt, &token, nil}, func() error {
-			if attempt != nil {
-				granted[*attempt] = *token
-			}
-			return nil
-		})
-	}
-	if refused(err) {
-		for _, c := range calls {
-			go func() {
-				c.answer <- answer{err: b.releaseOne(c.ctx, []fencing.Resource{c.resource}, c.attempt, false)}
-			}()
-		}
-		return
-	}
-	if err != nil { // the lost answer may have granted locks to waiters
-		b.listener.wake("", fencing.None)
-	}
-	for attempt, token := range granted {
-		b.listener.wake(attempt, fencing.Token(token))
-	}
-	for _, c := range calls {
-		a := answer{}
-		if err != nil {
-			a.err = failure(c.ctx, "release", c.resource, err)
-		}
-		c.answer <- a
-	}
 }
 
 // refused reports whether the database has rolled back a transaction because of one of its calls, or a lock.
@@ -312,6 +272,51 @@ func refused(err error) bool {
 		noConnect *pgconn.ConnectError
 	)
 	return errors.As(err, &e) && !errors.As(err, &noConnect) && !disconnects(e)
+}
+
+// acquire makes acquires in one transaction.
+func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer, error) {
+	channel, _ := b.listener.channel()
+	rows, err := b.pool.Query(ctx, acquireLocks, column(calls, nameOf),
+		column(calls, func(c *call) string { return c.acquire.holder }),
+		column(calls, func(c *call) time.Duration { return c.acquire.ttl }), column(calls, attemptOf),
+		column(calls, func(c *call) *string { return c.acquire.metadata }),
+		column(calls, func(c *call) *time.Duration { return c.acquire.wait }), channel)
+	if err != nil {
+		return nil, err
+	}
+	var a answer
+	answers := map[string]answer{}
+	_, err = pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &a.Remaining, &a.HeldBy, nil}, func() error {
+		answers[a.Attempt] = a
+		return nil
+	})
+	return answers, err
+}
+
+// release makes releases in one transaction, and wakes the waiters of this process that it granted a lock.
+func (b *Backend) release(ctx context.Context, calls []*call) (map[string]answer, error) {
+	channel, _ := b.listener.channel()
+	rows, err := b.pool.Query(ctx, releaseLocks, column(calls, nameOf), column(calls, attemptOf),
+		column(calls, func(c *call) bool { return c.remember }), channel)
+	granted := map[string]fencing.Token{}
+	if err == nil {
+		var (
+			attempt string
+			token   int64
+		)
+		_, err = pgx.ForEachRow(rows, []any{&attempt, &token, nil}, func() error {
+			granted[attempt] = fencing.Token(token)
+			return nil
+		})
+	}
+	if err != nil && !refused(err) { // the lost answer may have granted locks to waiters
+		granted = map[string]fencing.Token{"": fencing.None}
+	}
+	for attempt, token := range granted {
+		b.listener.wake(attempt, token)
+	}
+	return nil, err
 }
 
 // grant returns the grant in an answer to a request that was sent at the given instant, or an error. It also returns

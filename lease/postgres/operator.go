@@ -60,8 +60,8 @@ func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fe
 // Release ends the lease of this role with this token.
 func (b *Backend) Release(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	return b.end(ctx, "release", resource, token,
-		"SELECT leased_release(i.resources, i.attempt) FROM leased_inspect($1) i WHERE i.token = $2 AND i.attempt IS NOT "+
-			"NULL")
+		"SELECT r.released FROM leased_inspect($1) i, leased_release(i.resources, i.attempt) r "+
+			"WHERE i.token = $2 AND i.attempt IS NOT NULL")
 }
 
 // Break ends a lease on behalf of an operator.

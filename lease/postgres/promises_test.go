@@ -249,7 +249,7 @@ func TestOneTransaction(t *testing.T) {
 			"SELECT token FROM leased_acquire(ARRAY[$1], 'one', '1 min', 'an attempt of '||$1)", resource).Scan(&token))
 		require.Positive(t, token)
 		var released bool
-		require.NoError(t, tx.QueryRow(ctx, "SELECT leased_release(ARRAY[$1], 'an attempt of '||$1)",
+		require.NoError(t, tx.QueryRow(ctx, "SELECT released FROM leased_release(ARRAY[$1], 'an attempt of '||$1)",
 			resource).Scan(&released))
 		require.True(t, released)
 		require.NoError(t, tx.Commit(ctx))

@@ -85,7 +85,7 @@ func pass(t *testing.T, pool *pgxpool.Pool, interval string) {
 const (
 	lockRow     = "SELECT FROM leased_locks WHERE resource = 'a' FOR UPDATE"
 	acquireA    = "SELECT token FROM leased_acquire(ARRAY['a'], 'h', '1 min', 'an attempt for lock a')"
-	releaseA    = "SELECT leased_release(ARRAY['a'], 'an attempt for lock a')"
+	releaseA    = "SELECT released FROM leased_release(ARRAY['a'], 'an attempt for lock a')"
 	holdersA    = "SELECT count(*) FROM leased_inspect('a') WHERE token > 0"
 	queueSet    = "SELECT place FROM leased_acquire(ARRAY['a', 'b'], 's', '1 min', 'an attempt for a set', NULL, '1 min')"
 	unusedLockA = "INSERT INTO leased_locks (resource) VALUES ('a')"
@@ -159,32 +159,6 @@ func TestWaitersAreSeenAfterTheWait(t *testing.T) {
 		require.Zero(t, token(), call)
 		require.Zero(t, value[int](t, pool, holdersA))
 	}
-}
-
-// Several attempts that waited for a transaction fail together if one of them would pass a waiter, or has expired.
-func TestSeveralAttemptsAfterAWait(t *testing.T) {
-	t.Parallel()
-	pool := database(t, shared.Get(t).DSN)
-	do(t, pool, unusedLockA)
-	require.Positive(t, grant(t, pool, "b"))
-	several := func(ttl string) string {
-		return "SELECT leased_test($$SELECT FROM leased_acquires(ARRAY['a'], ARRAY['h'], ARRAY[interval '" + ttl +
-			"'], ARRAY['an attempt for lock a'], ARRAY[NULL::jsonb], ARRAY[NULL::interval], NULL)$$)"
-	}
-	do(t, pool, "CREATE FUNCTION leased_test(query text) RETURNS text LANGUAGE plpgsql SET lock_timeout = 0 AS "+
-		"$$ BEGIN EXECUTE query; RETURN 'granted'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$",
-		"DO $$ BEGIN EXECUTE format('ALTER FUNCTION %I.leased_acquires RESET lock_timeout', current_schema()); END $$")
-	queueing := transaction(t, pool, pgx.ReadCommitted, queueSet)
-	result := meanwhile[string](t, pool, several("1 min"))
-	require.NoError(t, queueing.Commit(testserver.Context(t)))
-	require.Equal(t, "40001", result())
-
-	do(t, pool, "DELETE FROM leased_waiters")
-	blocker := transaction(t, pool, pgx.ReadCommitted, lockRow)
-	result = meanwhile[string](t, pool, several("100 ms"))
-	pass(t, pool, "200 ms")
-	require.NoError(t, blocker.Rollback(testserver.Context(t)))
-	require.Equal(t, "40001", result())
 }
 
 // A refusal keeps nobody from the locks while its transaction is open.
@@ -268,13 +242,17 @@ func TestBounds(t *testing.T) {
 		require.ErrorContains(t, acquire(valid, attempt, text(span), nil), "LL002", span)
 		_, err := pool.Exec(ctx, "SELECT leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], $1::text::interval)", span)
 		require.ErrorContains(t, err, "LL002", span)
-		_, err = pool.Exec(ctx, "SELECT leased_acquires(ARRAY['free'], ARRAY['h'], ARRAY[$1::text::interval], ARRAY[$2], "+
-			"ARRAY[NULL::jsonb], ARRAY[NULL::interval], NULL)", span, attempt)
-		require.ErrorContains(t, err, "LL002", span)
 	}
 	do(t, pool, "INSERT INTO leased_locks (resource) VALUES ('free')")
 	_, err := pool.Exec(ctx, "SELECT leased_acquire(ARRAY['free'], 'w', '"+long+"', '"+attempt+"')")
 	require.ErrorContains(t, err, "LL002")
+	for _, name := range []string{"", "two\nlines", strings.Repeat("n", 513)} {
+		for _, call := range []string{"leased_acquire(ARRAY[$1], 'h', '1 min', 'an attempt of mine')",
+			"leased_release(ARRAY[$1], 'an attempt of mine')", "leased_hold($1)"} {
+			_, err := pool.Exec(ctx, "SELECT "+call, name)
+			require.ErrorContains(t, err, "LL002", call)
+		}
+	}
 	for _, channel := range []string{"", strings.Repeat("c", 64)} {
 		require.ErrorContains(t, acquire(valid, attempt, text(valid), &channel), "LL002")
 	}

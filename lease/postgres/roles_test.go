@@ -20,8 +20,8 @@ func role(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 	schema := config.RuntimeParams["search_path"]
 	name := "role_" + engine.NewSessionID().String()
 	for _, statement := range []string{"CREATE ROLE " + name + " LOGIN", "GRANT USAGE ON SCHEMA " + schema + " TO " + name,
-		"GRANT EXECUTE ON FUNCTION leased_acquire, leased_acquires, leased_renew, leased_release, leased_releases, " +
-			"leased_hold, leased_inspect, leased_list TO " + name} {
+		"GRANT EXECUTE ON FUNCTION leased_acquire, leased_renew, leased_release, leased_hold, " +
+			" leased_inspect, leased_list TO " + name} {
 		_, err := pool.Exec(ctx, statement)
 		require.NoError(t, err, statement)
 	}
@@ -60,10 +60,9 @@ func TestRoles(t *testing.T) {
 	}
 
 	var released, broken bool
-	require.NoError(t, mallory.QueryRow(ctx, "SELECT leased_release(ARRAY['a'], $1)", attemptOfAlice).Scan(&released))
+	require.NoError(t, mallory.QueryRow(ctx, "SELECT released FROM leased_release(ARRAY['a'], $1)",
+		attemptOfAlice).Scan(&released))
 	require.False(t, released, "the attempt of another role")
-	_, err := mallory.Exec(ctx, "SELECT leased_releases(ARRAY['a'], ARRAY[$1], 'c')", attemptOfAlice)
-	require.NoError(t, err)
 	var extended int
 	require.NoError(t, mallory.QueryRow(ctx, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY[$1], '1 day')",
 		attemptOfAlice).Scan(&extended))
@@ -71,7 +70,7 @@ func TestRoles(t *testing.T) {
 	var shown *string
 	require.NoError(t, mallory.QueryRow(ctx, "SELECT attempt FROM leased_inspect('a')").Scan(&shown))
 	require.Nil(t, shown, "others do not see the attempt")
-	_, err = mallory.Exec(ctx, "SELECT token FROM leased_acquire(ARRAY['a'], 'alice', '1 min', $1)", attemptOfAlice)
+	_, err := mallory.Exec(ctx, "SELECT token FROM leased_acquire(ARRAY['a'], 'alice', '1 min', $1)", attemptOfAlice)
 	require.ErrorContains(t, err, "LL001", "the attempt of another role is not handed out")
 
 	require.NoError(t, pool.QueryRow(ctx, "SELECT leased_break('a', $1)", token).Scan(&broken))
@@ -117,13 +116,14 @@ func TestTwoSchemas(t *testing.T) {
 	require.Zero(t, grant(t, one, "a"))
 }
 
-// A role that knows the attempt of a waiter does not take its place, and cannot end it.
+// A role that knows the attempt and the channel of a waiter does not take its place, cannot end it, and does not
+// learn its token.
 func TestWaitersOfRoles(t *testing.T) {
 	t.Parallel()
 	pool := database(t, shared.Get(t).DSN)
 	alice, mallory := role(t, pool), role(t, pool)
 	const queue = "SELECT coalesce(place, 0) FROM leased_acquire(ARRAY['a'], 'h', '1 min', '" + attemptOfAlice +
-		"', NULL, '1 min')"
+		"', NULL, '1 min', 'c')"
 	do(t, pool, acquireA)
 	require.Equal(t, int64(1), value[int64](t, alice, queue))
 	require.Equal(t, int64(2), value[int64](t, mallory, queue))
@@ -134,6 +134,7 @@ func TestWaitersOfRoles(t *testing.T) {
 		"SELECT leased_release(ARRAY['a'], '"+attemptOfAlice+"')")
 	require.Equal(t, int64(1), value[int64](t, alice, queue))
 	require.Equal(t, first, value[int64](t, pool, ticket))
-	do(t, pool, releaseA)
+	require.Equal(t, "released", value[string](t, pool, "SELECT CASE WHEN next_token IS NULL AND next_attempt IS NULL "+
+		"THEN 'released' END FROM leased_release(ARRAY['a'], 'an attempt for lock a', true, 'c')"))
 	require.Equal(t, alice.Config().User, value[string](t, pool, "SELECT owner FROM leased_inspect('a')"))
 }

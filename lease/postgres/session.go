@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -120,25 +119,11 @@ func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Du
 		metadata := string(text)
 		arguments.metadata = &metadata
 	}
-	var a answer
-	if len(request.Resources) == 1 {
-		a = s.backend.acquires.do(&call{ctx: ctx, resource: request.Resources[0], attempt: attempt, acquire: arguments})
-	} else {
-		a = s.backend.acquireOne(ctx, request.Resources, attempt, arguments)
-	}
+	a := s.backend.acquires.submit(&call{ctx: ctx, attempt: attempt, acquire: arguments}, request.Resources)
 	if a.err != nil {
 		s.unanswered.Store(request.Nonce, true)
 	}
 	return a.grant(request.Resources[0], sent, s.config.TTL)
-}
-
-// names returns resources as texts.
-func names(resources []fencing.Resource) []string {
-	texts := make([]string, len(resources))
-	for i, r := range resources {
-		texts[i] = string(r)
-	}
-	return texts
 }
 
 // Renew extends leases, and calls Lost for each lease that the database no longer has.
@@ -241,12 +226,7 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 // Release ends an attempt, also one that is queued, or whose acquire has not arrived yet.
 func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 	_, remember := s.unanswered.Load(held.Nonce)
-	attempt := s.attempt(held.Nonce)
-	if remember || len(held.Resources) != 1 {
-		err = s.backend.releaseOne(ctx, held.Resources, attempt, remember)
-	} else {
-		err = s.backend.releases.do(&call{ctx: ctx, resource: held.Resources[0], attempt: attempt}).err
-	}
+	err = s.backend.releases.submit(&call{ctx: ctx, attempt: s.attempt(held.Nonce), remember: remember}, held.Resources).err
 	if err == nil {
 		s.unanswered.Delete(held.Nonce)
 	}

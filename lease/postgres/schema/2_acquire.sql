@@ -60,6 +60,9 @@ BEGIN
     FOR name IN SELECT DISTINCT r COLLATE "C" FROM unnest(names) r ORDER BY 1 LOOP
         RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
         IF NOT FOUND THEN -- another transaction may be inserting it
+            IF (octet_length(name) BETWEEN 1 AND 512 AND strpos(name, E'\n') = 0) IS NOT TRUE THEN
+                RAISE EXCEPTION 'the name of a lock has 1 to 512 bytes and no line break' USING ERRCODE = 'LL002';
+            END IF;
             INSERT INTO leased_locks (resource) VALUES (name) ON CONFLICT DO NOTHING;
             RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
             IF NOT FOUND THEN
@@ -145,49 +148,6 @@ BEGIN
 END
 $$;
 
--- leased_acquires is leased_acquire for several attempts, each for one lock, in one transaction: each
--- array has an element for each attempt. The locks should be in the order of their names. An attempt that
--- cannot be served, or another transaction that keeps a lock for long, fails all of them: then call
--- leased_acquire for each.
-CREATE OR REPLACE FUNCTION leased_acquires(resources text[], holders text[], ttls interval[], attempts text[], metadata jsonb[], waits interval[],
-    channel text) RETURNS TABLE (attempt text, token bigint, remaining interval, held_by text, place bigint) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    r       record;
-    granted text[] := '{}';
-    locked  text[] := '{}';
-    late    boolean := false;
-BEGIN
-    FOR r IN UPDATE leased_locks l SET token = nextval('leased_tokens'), attempt = a.attempt, owner = session_user, holder = a.holder,
-            metadata = a.metadata, resources = NULL, ttl = a.span, granted = clock_timestamp(), expires = clock_timestamp() + a.span
-        FROM (SELECT *, leased_span(ttl) AS span FROM unnest($1, $2, $3, $4, $5) u (resource, holder, ttl, attempt, metadata) OFFSET 0) a
-        WHERE l.resource = a.resource AND (l.expires > clock_timestamp()) IS NOT TRUE AND l.attempt IS DISTINCT FROM a.attempt
-            AND octet_length(a.attempt) BETWEEN 16 AND 128 AND a.span IS NOT NULL
-            AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = a.resource)
-            AND EXISTS (SELECT FROM leased_known_origin)
-        RETURNING a.attempt, l.token, l.expires - clock_timestamp() AS remaining, l.resource LOOP
-        granted := granted || r.attempt;
-        locked := locked || r.resource;
-        attempt := r.attempt;
-        token := r.token;
-        remaining := r.remaining;
-        late := late OR remaining <= '0';
-        RETURN NEXT;
-    END LOOP;
-    IF EXISTS (SELECT FROM leased_ended e WHERE e.attempt = ANY (granted) AND e.owner = session_user) THEN -- seen only now that the rows are locked
-        RAISE EXCEPTION 'an attempt has ended' USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
-    ELSIF late OR EXISTS (SELECT FROM leased_waiters w WHERE w.resource = ANY (locked)) THEN
-        RAISE EXCEPTION 'a lock was busy' USING ERRCODE = '40001';
-    END IF;
-    IF cardinality(granted) < cardinality($1) THEN
-        FOR r IN SELECT * FROM unnest($1, $2, $3, $4, $5, $6) a (resource, holder, ttl, attempt, metadata, wait)
-            WHERE (a.attempt = ANY (granted)) IS NOT TRUE LOOP
-            RETURN QUERY SELECT r.attempt, q.* FROM leased_queue(ARRAY[r.resource], r.holder, r.ttl, r.attempt, r.metadata, r.wait, $7) q;
-        END LOOP;
-    END IF;
-END
-$$;
-
 -- leased_wake gives a lock that was just freed to its next waiter. The caller has locked its
 -- row. A waiter for several locks is only notified, and asks again: its other locks may not
 -- be free. A waiter that has the channel of the caller is returned instead.
@@ -209,8 +169,9 @@ BEGIN
     END IF;
     IF token IS NOT NULL AND w.channel = here AND w.owner = session_user THEN
         attempt := w.attempt;
-    ELSIF w.channel IS NOT NULL THEN
-        PERFORM pg_notify(w.channel, w.attempt);
+    ELSE
+        token := NULL;
+        PERFORM pg_notify(w.channel, w.attempt) WHERE w.channel IS NOT NULL;
     END IF;
 END
 $$;

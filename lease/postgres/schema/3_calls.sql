@@ -30,27 +30,26 @@ END
 $$;
 
 -- leased_release(resources, attempt) ends an attempt: it releases its locks, or leaves the
--- queue. It returns whether it held the locks. The attempt will not be granted later, even if a
+-- queue. released is whether it held the locks. The attempt will not be granted later, even if a
 -- copy of its acquire arrives then. A caller that got an answer to every acquire of the attempt
--- may pass false for remember, which saves a row.
-CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, remember boolean DEFAULT true) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    held boolean;
+-- may pass false for remember, which saves a row. If the lock goes to a waiter with the channel of the
+-- caller, that waiter is returned instead of notified: it may use its token when the transaction is on disk.
+CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, remember boolean DEFAULT true, channel text DEFAULT NULL,
+    OUT released boolean, OUT next_attempt text, OUT next_token bigint) LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE leased_locks l SET expires = NULL WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
         AND l.expires IS NOT NULL;
-    held := FOUND;
-    IF NOT held THEN
-        held := leased_end($1, $2, session_user) > 0;
+    released := FOUND;
+    IF NOT released THEN
+        released := leased_end($1, $2, session_user) > 0;
     ELSIF EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
-        PERFORM leased_wake($1[1]);
+        SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;
-    IF remember OR NOT held THEN
+    IF remember OR NOT released THEN
         INSERT INTO leased_ended VALUES ($2, session_user, clock_timestamp()) ON CONFLICT DO NOTHING;
         DELETE FROM leased_ended e WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM leased_ended o WHERE o.at < now() - interval '1 hour'
             LIMIT 100 FOR UPDATE SKIP LOCKED)); -- other transactions may remove some
     END IF;
-    RETURN held;
 END
 $$;
 
@@ -77,34 +76,6 @@ BEGIN
 END
 $$;
 
--- leased_releases is leased_release for several attempts, each for one lock, in one transaction, and fails
--- as leased_acquires does. It returns the waiters with this channel that it granted a lock. They may use their
--- tokens when the transaction is on disk.
-CREATE OR REPLACE FUNCTION leased_releases(resources text[], attempts text[], channel text) RETURNS TABLE (attempt text, token bigint)
-    LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    r     record;
-    freed text[] := '{}';
-    ended text[] := '{}';
-BEGIN
-    FOR r IN UPDATE leased_locks l SET expires = NULL FROM unnest($1, $2) a (resource, attempt)
-        WHERE l.resource = a.resource AND l.attempt = a.attempt AND l.owner = session_user AND l.expires IS NOT NULL
-        RETURNING l.resource, a.attempt LOOP
-        freed := freed || r.resource;
-        ended := ended || r.attempt;
-    END LOOP;
-    FOR r IN SELECT DISTINCT w.resource FROM leased_waiters w WHERE w.resource = ANY (freed) LOOP -- seen only now that the rows are locked
-        RETURN QUERY SELECT g.attempt, g.token FROM leased_wake(r.resource, $3) g WHERE g.attempt IS NOT NULL;
-    END LOOP;
-    IF cardinality(ended) < cardinality($1) THEN
-        FOR r IN SELECT * FROM unnest($1, $2) a (resource, attempt) WHERE (a.attempt = ANY (ended)) IS NOT TRUE LOOP
-            PERFORM leased_release(ARRAY[r.resource], r.attempt);
-        END LOOP;
-    END IF;
-END
-$$;
-
 -- leased_break(resource, token) ends a lease of anybody, for operators. It returns whether the
 -- lease existed. Its holder can still write until the next token has entered the gate.
 CREATE OR REPLACE FUNCTION leased_break(resource text, token bigint) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -123,7 +94,7 @@ $$;
 -- leased_raise(floor) makes all later tokens larger than floor, for operators: after a move
 -- from another lock service, or when a copy of the database may have forgotten grants. It waits up to 2 seconds for
 -- open transactions that use locks, and other calls wait meanwhile.
-CREATE OR REPLACE FUNCTION leased_raise(floor bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leased_raise(floor bigint) RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '2 s' AS $$
 BEGIN
     LOCK TABLE leased_locks IN EXCLUSIVE MODE; -- no grant between nextval and setval
     RETURN setval('leased_tokens', greatest(floor, nextval('leased_tokens')));
@@ -177,22 +148,15 @@ $$;
 -- leased_close are for operators: grant EXECUTE to whom it concerns.
 DO $$
 DECLARE
-    f       record;
-    inside  CONSTANT text[] := '{leased_place, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end}';
-    several CONSTANT text[] := '{leased_acquires, leased_releases}';
+    f      record;
+    inside CONSTANT text[] := '{leased_place, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end}';
 BEGIN
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname::text AS name FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-        AND p.proname = ANY (inside || several || ARRAY['leased_acquire', 'leased_renew', 'leased_release', 'leased_hold', 'leased_inspect', 'leased_list',
+        AND p.proname = ANY (inside || ARRAY['leased_acquire', 'leased_renew', 'leased_release', 'leased_hold', 'leased_inspect', 'leased_list',
             'leased_break', 'leased_raise', 'leased_close']) LOOP
         EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f.call);
         IF f.name <> ALL (inside) THEN
             EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f.call, current_schema());
-        END IF;
-        IF f.name = ANY (several) THEN -- by the index, in the order of the arrays
-            EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off'
-                ' SET plan_cache_mode = force_generic_plan SET lock_timeout = ''500 ms''', f.call);
-        ELSIF f.name = 'leased_raise' THEN
-            EXECUTE format('ALTER FUNCTION %s SET lock_timeout = ''2 s''', f.call);
         END IF;
     END LOOP;
 END

@@ -1,0 +1,7 @@
+package postgres
+
+// The statements of a batch.
+const (
+	AcquireLocks = acquireLocks
+	ReleaseLocks = releaseLocks
+)
