@@ -49,6 +49,7 @@ type answer struct {
 const (
 	batchLimit    = 256 // calls in one transaction
 	batchesAtOnce = 4   // transactions at one time
+	batchWorth    = 32  // calls that are worth a transaction beside another one
 
 	// slowAfter is the time after which a batch probably waits for a lock.
 	slowAfter = 10 * time.Millisecond
@@ -99,10 +100,11 @@ func (b *batches) do(c *call) answer {
 	}
 }
 
-// start sends the waiting calls in a batch, unless one is under way: small batches cost more time than the
-// calls would wait. It sends one beside a slow batch. b.mu is locked.
+// start sends the waiting calls in a batch. A few calls wait for the batch that is under way, unless it is slow,
+// because a transaction costs as much as several calls. b.mu is locked.
 func (b *batches) start() {
-	if len(b.waiting) > 0 && b.running == b.slow && b.running < batchesAtOnce {
+	prompt := b.running - b.slow
+	if len(b.waiting) > 0 && b.running < batchesAtOnce && (prompt == 0 || len(b.waiting) >= batchWorth) {
 		b.running++
 		go b.runNext()
 	}

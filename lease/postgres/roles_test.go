@@ -21,7 +21,7 @@ func role(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 	name := "role_" + engine.NewSessionID().String()
 	for _, statement := range []string{"CREATE ROLE " + name + " LOGIN", "GRANT USAGE ON SCHEMA " + schema + " TO " + name,
 		"GRANT EXECUTE ON FUNCTION leased_acquire, leased_renew, leased_release, leased_hold, " +
-			" leased_inspect, leased_list TO " + name} {
+			"leased_inspect, leased_list TO " + name} {
 		_, err := pool.Exec(ctx, statement)
 		require.NoError(t, err, statement)
 	}

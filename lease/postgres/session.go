@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -170,34 +169,39 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 // renewEach renews leases one by one, several at a time. It fails if none could be renewed.
 func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map[string]string,
 	held []engine.Held) (extended []engine.Nonce, err error) {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		next   int
-		failed error
-	)
-	for range min(batchesAtOnce, len(held)) {
-		wg.Go(func() {
-			mu.Lock()
-			defer mu.Unlock()
-			for next < len(held) {
-				h := held[next]
-				next++
-				mu.Unlock()
-				nonces, err := s.renew(ctx, ttl, metadata, h)
-				mu.Lock()
-				extended = append(extended, nonces...)
-				if err != nil {
-					failed = err
-				}
-			}
-		})
-	}
-	wg.Wait()
+	var mu sync.Mutex
+	err = each(held, batchesAtOnce, func(h engine.Held) error {
+		nonces, err := s.renew(ctx, ttl, metadata, h)
+		mu.Lock()
+		defer mu.Unlock()
+		extended = append(extended, nonces...)
+		return err
+	})
 	if len(extended) > 0 {
 		return extended, nil
 	}
-	return nil, failed
+	return nil, err
+}
+
+// each calls do for leases, at most limit at a time. It returns one of the errors.
+func each(held []engine.Held, limit int, do func(h engine.Held) error) error {
+	var wg sync.WaitGroup
+	running, failed := make(chan struct{}, limit), make(chan error, 1)
+	for _, h := range held {
+		running <- struct{}{}
+		wg.Go(func() {
+			if err := do(h); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+			<-running
+		})
+	}
+	wg.Wait()
+	close(failed)
+	return <-failed
 }
 
 // extend calls the database, and returns the number of locks that were extended for each attempt.
@@ -226,7 +230,8 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 // Release ends an attempt, also one that is queued, or whose acquire has not arrived yet.
 func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 	_, remember := s.unanswered.Load(held.Nonce)
-	err = s.backend.releases.submit(&call{ctx: ctx, attempt: s.attempt(held.Nonce), remember: remember}, held.Resources).err
+	release := &call{ctx: ctx, attempt: s.attempt(held.Nonce), remember: remember}
+	err = s.backend.releases.submit(release, held.Resources).err
 	if err == nil {
 		s.unanswered.Delete(held.Nonce)
 	}
@@ -235,22 +240,5 @@ func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 
 // Close releases leases.
 func (s *session) Close(ctx context.Context, held ...engine.Held) error {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		failed error
-	)
-	for some := range slices.Chunk(held, 4*batchLimit) {
-		for _, h := range some {
-			wg.Go(func() {
-				if err := s.Release(ctx, h); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					failed = err
-				}
-			})
-		}
-		wg.Wait()
-	}
-	return failed
+	return each(held, 4*batchLimit, func(h engine.Held) error { return s.Release(ctx, h) })
 }
