@@ -7,8 +7,8 @@ BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
 # Options of the comparison and of its curves: bench/main.go lists them.
-BENCHFLAGS  ?= -rounds 5 -time 2s
-CURVEFLAGS  ?= -rounds 3 -time 1s
+BENCHFLAGS  ?= -rounds 5 -time 1s
+CURVEFLAGS  ?= -rounds 1 -time 1s
 # Packages whose Go benchmarks docs/PERFORMANCE.md shows.
 GATES        = $(addprefix ./storagegate/,sqlgate/pgxgate sqlgate redisgate boltgate memgate)
 PARTS        = ./fencing/... ./raftstore/machine ./redlockadapter/quorum ./internal/wire ./telemetry/metrics ./internal/server/metrics
@@ -64,7 +64,7 @@ fuzz: ## Fuzz every target for FUZZTIME (20s)
 		echo "$$@"; "$$@" || exit 1; \
 	done
 
-bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in about an hour (BENCHFLAGS, CURVEFLAGS)
+bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in half an hour (BENCHFLAGS, CURVEFLAGS)
 	scripts/install-bench-peers
 	@mkdir -p out/bench
 	rm -f out/bench/*.json out/bench/*.txt
