@@ -2,8 +2,8 @@ package replica
 
 import (
 	"bytes"
-	"slices"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
