@@ -164,6 +164,91 @@ func TestCanceledWaiterLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// waiterNames returns the names of the waiters that a backend shows.
+func waiterNames(t *testing.T, b *redlockadapter.Backend, resource fencing.Resource) (names []string) {
+	t.Helper()
+	status, err := b.Inspect(t.Context(), resource)
+	require.NoError(t, err)
+	for _, w := range status.Waiters {
+		names = append(names, w.Holder)
+	}
+	return names
+}
+
+// waitAs waits for a lock as a holder.
+func waitAs(ctx context.Context, b *redlockadapter.Backend, holder string, resource fencing.Resource) (Held, error) {
+	r := request(1, resource)
+	r.Wait, r.Holder = true, holder
+	return b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
+}
+
+// A waiter that leaves, or is granted the lock, is not shown as a waiter any more.
+func TestWaiterThatLeftIsNotShown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		holder, waiter := f.backend(t), f.backend(t)
+		held := acquireAlone(t, holder, "a")
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := waitAs(ctx, waiter, "gone", "a")
+			left <- err
+		}()
+		advance(time.Second)
+		require.Equal(t, []string{"gone"}, waiterNames(t, holder, "a"))
+		leave()
+		require.ErrorIs(t, <-left, context.Canceled)
+		advance(100 * time.Millisecond)
+		require.Empty(t, waiterNames(t, holder, "a"))
+
+		go func() {
+			_, err := waitAs(t.Context(), waiter, "next", "a")
+			left <- err
+		}()
+		advance(time.Second)
+		require.NoError(t, holder.Release(t.Context(), held))
+		require.NoError(t, <-left)
+		advance(100 * time.Millisecond)
+		require.Empty(t, waiterNames(t, holder, "a"), "it holds the lock")
+	})
+}
+
+// A waiter whose process died is not shown for long, and does not keep its place, although another process waits and
+// asks again and again.
+func TestDeadWaiterIsForgotten(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]int{"alone": 0, "with another waiter": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newVirtualFleet(t, 3).init(t)
+				holder := f.backend(t)
+				acquireAlone(t, holder, "a")
+				dead := f.backend(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				var ended sync.WaitGroup
+				ended.Go(func() { _, _ = waitAs(ctx, dead, "dead", "a") })
+				advance(time.Second)
+				for range others {
+					b := f.backend(t)
+					ended.Go(func() { _, _ = waitAs(ctx, b, "alive", "a") })
+				}
+				advance(time.Second)
+				require.Contains(t, waiterNames(t, holder, "a"), "dead")
+				require.NoError(t, dead.Close(t.Context())) // as if the process had died: it sends nothing any more
+				advance(6 * time.Second)
+				require.Equal(t, []string{"alive"}[:others], append([]string{}, waiterNames(t, holder, "a")...))
+				list, err := holder.List(t.Context(), "", "", 10)
+				require.NoError(t, err)
+				require.Len(t, list[0].Waiters, others)
+				cancel()
+				ended.Wait()
+			})
+		})
+	}
+}
+
 // A process that was closed while it waited does not delay the others.
 func TestClosedProcessLeavesTheQueue(t *testing.T) {
 	t.Parallel()

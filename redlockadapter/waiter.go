@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 const (
@@ -43,9 +46,13 @@ func (w *waiter) wake() {
 // the lock. It calls queued, if not nil, once when it starts to wait.
 func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued func()) (*attempt, error) {
 	w := b.queues.join(want)
-	defer b.queues.leave(w)
 	splits, waited := 0, false
 	name, ticket := "", "" // a free lock needs no place in the nodes' queues
+	defer func() {
+		// Before the next waiter of this process contends, which may have the same name on the nodes.
+		b.leaveNodes(want.Resources, name)
+		b.queues.leave(w)
+	}()
 	for {
 		wait := b.queues.contend(w)
 		if wait == 0 {
@@ -54,6 +61,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 			switch {
 			case err == nil:
 				b.queues.handedOff(w)
+				name = "" // the nodes that granted the lock have removed it
 				return a, nil
 			case errors.As(err, &held) && ticket == "":
 				// The nodes know a waiter by its process and, for people, its holder. The
@@ -87,4 +95,16 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 		}
 		timer.Stop()
 	}
+}
+
+// leaveNodes removes a waiter from the queues of the nodes. Nobody waits for the answers: a node forgets a waiter that
+// does not ask again.
+func (b *Backend) leaveNodes(resources []fencing.Resource, name string) {
+	if name == "" {
+		return
+	}
+	request := scripts.Leave(resources, name)
+	request.Servers = b.servers()
+	request.Answer = func(int, redisconn.Reply) {}
+	b.sendAll(request)
 }

@@ -112,6 +112,18 @@ func (n *Node) Release(now int64, resources []fencing.Resource, e End) (woken []
 	return woken
 }
 
+// Leave runs leave.lua. It returns the number of queues that had the waiter.
+func (n *Node) Leave(now int64, resources []fencing.Resource, waiter string) (removed int) {
+	n.with(resources, func(locks []*Record) {
+		for _, r := range locks {
+			before := len(r.queue(now))
+			r.leave(now, waiter)
+			removed += before - len(r.Waiters)
+		}
+	})
+	return removed
+}
+
 // Advance runs advance.lua.
 func (n *Node) Advance(version uint64, fleet string, floor, ceiling fencing.Token, successor string) Reason {
 	return n.now().state.Advance(version, fleet, floor, ceiling, successor)
@@ -216,7 +228,7 @@ func (n *Node) Sweep(now, idle int64) {
 	for _, r := range n.now().locks {
 		if r.Until < now-idle {
 			// The queue of waiters has a key of its own.
-			*r = Record{Waiters: r.Waiters, WaitersUntil: r.WaitersUntil}
+			*r = Record{Waiters: r.Waiters, WaitersUntil: r.WaitersUntil, Seen: r.Seen}
 		}
 	}
 	n.with(slices.Collect(maps.Keys(n.now().locks)), func([]*Record) {})

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +20,8 @@ type Record struct {
 	Broken       string        // the attempt that was broken last here
 	Waiting      bool          // there may be waiters
 	Waiters      []Waiter
-	WaitersUntil int64 // when the queue of waiters expires
+	WaitersUntil int64            // when the queue of waiters expires
+	Seen         map[string]int64 // when each waiter asked last, by its name
 }
 
 // Waiter is one waiter in a lock's queue.
@@ -44,14 +46,28 @@ func (r *Record) last(s *State) fencing.Token {
 
 func (r *Record) queue(now int64) []Waiter {
 	if r.WaitersUntil <= now {
-		r.Waiters = nil
+		r.Waiters, r.Seen = nil, nil
 	}
 	return r.Waiters
 }
 
-// wait adds a waiter, or changes its ticket.
+// waiterTTL is how long a node knows a waiter that does not ask again.
+const waiterTTL = 5_000
+
+// wait adds a waiter, or changes its ticket. It removes waiters that have not asked for a while.
 func (r *Record) wait(now int64, w Waiter) {
-	queue := slices.DeleteFunc(slices.Clone(r.queue(now)), func(o Waiter) bool { return o.Name == w.Name })
+	r.queue(now)
+	r.Seen = maps.Clone(r.Seen)
+	if r.Seen == nil {
+		r.Seen = map[string]int64{}
+	}
+	r.Seen[w.Name] = now
+	gone := func(name string, seen int64) bool { return seen <= now-waiterTTL }
+	queue := slices.DeleteFunc(slices.Clone(r.Waiters), func(o Waiter) bool {
+		seen, known := r.Seen[o.Name]
+		return o.Name == w.Name || known && gone(o.Name, seen)
+	})
+	maps.DeleteFunc(r.Seen, gone)
 	at, _ := slices.BinarySearchFunc(queue, w, func(a, b Waiter) int {
 		if a.Ticket != b.Ticket {
 			return int(min(1, max(-1, a.Ticket-b.Ticket)))
@@ -59,7 +75,7 @@ func (r *Record) wait(now int64, w Waiter) {
 		return strings.Compare(a.Name, b.Name)
 	})
 	r.Waiters, r.Waiting = slices.Insert(queue, at, w), true
-	r.WaitersUntil = now + (r.Until - now) + 60_000
+	r.WaitersUntil = now + waiterTTL
 }
 
 func (r *Record) leave(now int64, name string) {

@@ -54,10 +54,12 @@ func (b *both) call() Call {
 		c.Token = min(b.node.Record(resources[0]).Token+fencing.Token(b.IntN(3)), fencing.MaxToken)
 	}
 	if b.IntN(3) == 0 {
-		c.Waiter = Waiter{Ticket: b.Int64N(1000), Name: fmt.Sprintf("p%d h%d", b.IntN(3), b.IntN(2))}
+		c.Waiter = Waiter{Ticket: b.Int64N(1000), Name: b.waiter()}
 	}
 	return c
 }
+
+func (b *both) waiter() string { return fmt.Sprintf("p%d h%d", b.IntN(3), b.IntN(2)) }
 
 // step executes one step on both, and returns both answers.
 func (b *both) step() (what string, model, real any) {
@@ -210,7 +212,7 @@ func (b *both) same(about string) (waiters int) {
 		if model.Waiters = model.queue(b.now); len(model.Waiters) == 0 {
 			model.Waiters = nil
 		}
-		model.WaitersUntil = 0
+		model.WaitersUntil, model.Seen = 0, nil
 		require.Equal(b.t, model, b.record(r), "%s, lock %s", about, r)
 		waiters += b.inspect(r, about)
 	}
@@ -279,4 +281,50 @@ func TestScriptsFollowTheModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// queueStep executes a step of waiters that ask for a lock, leave, or are woken, on both, and returns both answers.
+func (b *both) queueStep() (model, real any) {
+	b.now += b.Int64N(1_200)
+	b.expireQueues(b.now, b.node, resources)
+	c, some := Call{Version: 1, Fleet: "f", Nonce: "other", TTL: 1, Waiter: Waiter{Ticket: b.Int64N(9), Name: b.waiter()}},
+		resources[:1+b.IntN(2)]
+	switch b.IntN(6) {
+	case 0:
+		queues := []string{b.key("waiting", string(some[0])), b.key("waiting", string(some[len(some)-1]))}[:len(some)]
+		return fmt.Sprint(b.node.Leave(b.now, some, c.Waiter.Name)), b.run(b.now, "leave", queues, c.Waiter.Name)[0]
+	case 1:
+		b.run(b.now, "release", b.keys(some), "nobody", Released, "wake:", string(WakeAny), 0, 0)
+		b.node.Release(b.now, some, End{Nonce: "nobody", Cause: Released, Wake: WakeAny})
+		return nil, nil
+	}
+	return b.node.Acquire(b.now, some, c), b.reply(b.run(b.now, "acquire", append([]string{b.key("node")}, b.keys(some)...),
+		c.Version, c.Fleet, c.Nonce, c.TTL, "", c.Waiter.Name, c.Waiter.Ticket, ""))
+}
+
+// TestQueuesFollowTheModel is TestScriptsFollowTheModel for locks that are held, and their waiters.
+func TestQueuesFollowTheModel(t *testing.T) {
+	t.Parallel()
+	b := &both{server: newServer(t, miniredis.RunT(t).Addr()), Rand: rand.New(rand.NewPCG(1, 0)), now: 1_700_000_000_000}
+	b.begin()
+	b.node = New(b.life)
+	state := b.key("node")
+	b.node.Join(b.now, Join{Nonce: "j", Version: 1, Fleet: "f", Keep: 1, Gap: 1})
+	b.run(b.now, "join", []string{state}, "j", 1, "f", 1, 0, 1)
+	b.node.Init(b.now, Range{Join: "j", Version: 1, Fleet: "f", Member: "m", Ceiling: 1000})
+	b.run(b.now, "init", []string{state, prefix + "life"}, "j", 1, "f", "m", 0, 1000, 0, "")
+	holder := Call{Version: 1, Fleet: "f", Nonce: "holder", TTL: 1_000_000_000}
+	b.node.Acquire(b.now, resources, holder)
+	b.run(b.now, "acquire", append([]string{state}, b.keys(resources)...), 1, "f", "holder", holder.TTL, "", "", "", "")
+	waiters, left := 0, 0
+	for step := range 600 {
+		model, real := b.queueStep()
+		require.Equal(t, model, real, "step %d", step)
+		if model == "1" {
+			left++
+		}
+		waiters += b.same(fmt.Sprintf("step %d", step))
+	}
+	require.Greater(t, waiters, 300)
+	require.Greater(t, left, 10)
 }

@@ -3,7 +3,7 @@
 -- KEYS  1 the node's state, 2... the record of each lock
 -- ARGV  1 version, 2 fleet, 3 nonce, 4 TTL (ms), 5 details,
 --       6 waiter: "PROCESS HOLDER" to wake when the lock is free, or "",
---       7 ticket: the waiter's place in the queue,
+--       7 ticket: the waiter's place in the queue, which it loses unless it asks again within 5 s,
 --       8 the granted token, if a quorum of other nodes has granted the attempt, or ""
 -- Reply the granted token, or else the accepted one, or {reason, ...}:
 --       empty, format FORMAT, fleet FLEET, version VERSION, ended, held LEFT NONCE, ceiling
@@ -38,8 +38,13 @@ for i = 2, #KEYS do
     if remaining > left then left, holder = remaining, owner end
     if ARGV[6] ~= '' then
       local queue = string.gsub(KEYS[i], ':lock:', ':waiting:', 1)
+      local seen = string.gsub(KEYS[i], ':lock:', ':seen:', 1)
       redis.call('ZADD', queue, ARGV[7], ARGV[6])
-      redis.call('PEXPIRE', queue, remaining + 60000)
+      redis.call('ZADD', seen, now, ARGV[6])
+      for _, gone in ipairs(redis.call('ZRANGEBYSCORE', seen, 0, now - 5000)) do redis.call('ZREM', queue, gone) end
+      redis.call('ZREMRANGEBYSCORE', seen, 0, now - 5000)
+      redis.call('PEXPIRE', queue, 5000)
+      redis.call('PEXPIRE', seen, 5000)
       redis.call('HSET', KEYS[i], 'waiting', '1')
     end
   end

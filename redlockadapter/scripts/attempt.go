@@ -86,6 +86,15 @@ func Vote(got redisconn.Reply) (quorum.Vote, error) {
 	return quorum.Vote{State: quorum.Refused}, err
 }
 
+// Leave returns a request that removes a waiter from the queues of locks.
+func Leave(resources []fencing.Resource, waiter string) *redisconn.Request {
+	keys := make([]string, len(resources))
+	for i, r := range resources {
+		keys[i] = waitingPrefix + string(r)
+	}
+	return redisconn.NewRequest(leaveScript, keys, waiter)
+}
+
 // Wake selects the waiting process that a release wakes.
 type Wake string
 

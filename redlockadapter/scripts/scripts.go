@@ -26,6 +26,7 @@ var (
 	advanceScript = load("advance")
 	reserveScript = load("reserve")
 	sweepScript   = load("sweep")
+	leaveScript   = load("leave")
 )
 
 // Preload are the scripts that every connection needs soon.
@@ -58,12 +59,14 @@ const FormatVersion = 1
 //
 //	{NAMESPACE}:LIFE:node              the state of the node
 //	{NAMESPACE}:LIFE:lock:RESOURCE     the record of a lock
-//	{NAMESPACE}:LIFE:waiting:RESOURCE  the processes that wait for it
+//	{NAMESPACE}:LIFE:waiting:RESOURCE  the processes that wait for it, in order
+//	{NAMESPACE}:LIFE:seen:RESOURCE     when each of them asked for it last
 //	{NAMESPACE}:life                   the latest life that was initialised
 const (
-	nodeKey    = "node"
-	lifeKey    = "life"
-	lockPrefix = "lock:"
+	nodeKey       = "node"
+	lifeKey       = "life"
+	lockPrefix    = "lock:"
+	waitingPrefix = "waiting:"
 )
 
 // KeyPrefix begins the name of every key of a namespace.
