@@ -106,10 +106,10 @@ func (r *router) Sign(ctx context.Context, resource fencing.Resource, token fenc
 	return r.Backend.Sign(ctx, resource, token)
 }
 
-// backendOf returns the backend that knows the holders of a lock. A lock that is
-// changing its mode still has the holders of its old mode.
+// backendOf returns the backend that knows the holders of a lock. Only the service knows those of a lock that is
+// changing its mode: the change may be complete, and this process not have heard of it.
 func (r *router) backendOf(resource fencing.Resource) engine.Backend {
-	if mode, _ := r.Topology().ModeOf(resource); mode == engine.Efficiency {
+	if mode, changing := r.Topology().ModeOf(resource); mode == engine.Efficiency && changing == nil {
 		return r.redis.locks()
 	}
 	return r.Backend

@@ -119,6 +119,15 @@ func (b *Backend) authorize(resources []fencing.Resource) (authority, error) {
 	return b.authorityOf(&t)
 }
 
+// authorizeRead returns the authority of a call that reads the nodes.
+func (b *Backend) authorizeRead() (authority, error) {
+	if b.config.Topology == nil {
+		return authority{version: standaloneVersion}, nil
+	}
+	t := b.config.Topology()
+	return b.authorityOf(&t)
+}
+
 // authorityOf returns the authority of a topology.
 func (b *Backend) authorityOf(t *engine.Topology) (authority, error) {
 	if last := b.authority.Load(); last != nil && last.version == t.Version {

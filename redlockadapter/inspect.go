@@ -124,29 +124,28 @@ func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]e
 // names returns the locks that are in use on any node. A quorum of the nodes must answer,
 // since a lease is on a quorum.
 func (b *Backend) names(ctx context.Context, prefix string, after fencing.Resource) ([]fencing.Resource, error) {
+	under, err := b.authorizeRead()
+	if err != nil {
+		return nil, err
+	}
 	found, errs := make([][]fencing.Resource, len(b.nodes)), make([]error, len(b.nodes))
-	servers := b.servers()
 	b.each(func(i int, n *redisconn.Conn) {
 		var node scripts.Node = n
-		if servers != nil {
-			node = n.At(servers[i])
+		if under.servers != nil {
+			node = n.At(under.servers[i])
 		}
-		found[i], errs[i] = scripts.List(ctx, node, prefix)
+		found[i], errs[i] = scripts.List(ctx, node, prefix, under.version)
 	})
-	answered := 0
+	if err := b.checkRead(errs); err != nil {
+		return nil, err
+	}
 	all := map[fencing.Resource]bool{}
 	for i := range b.nodes {
-		if errs[i] == nil {
-			answered++
-		}
 		for _, name := range found[i] {
 			if name > after {
 				all[name] = true
 			}
 		}
-	}
-	if answered < b.quorum {
-		return nil, b.quorumError(errs)
 	}
 	return slices.Sorted(maps.Keys(all)), nil
 }

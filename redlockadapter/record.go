@@ -2,6 +2,7 @@ package redlockadapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,8 +15,14 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// records returns the records of a lock on the nodes that answered: a quorum at least.
+// records returns the records of a lock on the nodes that answered: a quorum at least. The error matches
+// engine.ErrVersion if a node has seen a newer version of the policies: the lock may be in correctness mode, and a
+// record that shows it as free would be false.
 func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scripts.Record, error) {
+	under, err := b.authorizeRead()
+	if err != nil {
+		return nil, err
+	}
 	var (
 		mu      sync.Mutex
 		found   []scripts.Record
@@ -23,8 +30,8 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 		pending = len(b.nodes)
 		done    = make(chan struct{})
 	)
-	r := scripts.Inspect(resource)
-	r.Servers = b.servers()
+	r := scripts.Inspect(resource, under.version)
+	r.Servers = under.servers
 	r.Answer = func(node int, got redisconn.Reply) {
 		one, err := scripts.ParseRecord(got)
 		mu.Lock()
@@ -42,10 +49,26 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if len(found) < b.quorum {
-		return nil, b.quorumError(errs)
+	return found, b.checkRead(errs)
+}
+
+// checkRead returns an error if fewer than a quorum of the nodes answered a read, or if one of them has seen a newer
+// version. The others do not make up for that one: a lease may be on a bare quorum of the nodes.
+func (b *Backend) checkRead(errs []error) error {
+	answered := 0
+	for _, err := range errs {
+		if errors.Is(err, engine.ErrVersion) {
+			b.keeper.notify()
+			return b.versionError()
+		}
+		if err == nil {
+			answered++
+		}
 	}
-	return found, nil
+	if answered < b.quorum {
+		return b.quorumError(errs)
+	}
+	return nil
 }
 
 // holder returns the lease that a quorum of the records agree on, and how long a quorum

@@ -73,6 +73,36 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 	})
 }
 
+// A process that has missed a version does not say that a lock is free, or that a lease has ended: under the newer
+// version the lock may be in correctness mode.
+func TestNodesRefuseReadsUnderOlderVersions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).initService(t)
+		var s service
+		s.set(f, 2)
+		b, ctx := s.follow(t, f), t.Context()
+		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
+		require.NoError(t, err)
+		reads := map[string]func() error{
+			"inspect": func() error { _, err := b.Inspect(ctx, "e/2"); return err },
+			"list":    func() error { _, err := b.List(ctx, "e/", "", 10); return err },
+			"find":    func() error { _, err := b.Find(ctx, "e/1", held.Token); return err },
+			"break":   func() error { return b.Break(ctx, "e/1", held.Token) },
+			"ended":   func() error { _, err := b.Ended(ctx, "e/1", held.Session, held.Nonce); return err },
+			"watch":   func() error { return b.Watch(ctx, "e/2", func(engine.Status) {}) },
+		}
+		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
+		require.NoError(t, b.Advance(ctx, 0, f.nodes[0].server(), goal))
+		for name, read := range reads {
+			require.ErrorIs(t, read(), engine.ErrVersion, name)
+		}
+		s.set(f, 3)
+		_, err = b.Find(ctx, "e/1", held.Token)
+		require.NoError(t, err, "the topology was reloaded")
+	})
+}
+
 // After a quorum was advanced, no attempt with an older version is granted or renewed.
 func TestAdvanceEndsOlderVersions(t *testing.T) {
 	t.Parallel()

@@ -192,22 +192,32 @@ func (s State) report() *recovery.State {
 		Join:    s.Initialised, Successor: s.Successor}
 }
 
-// Inspect runs inspect.lua. It returns the record of a lock and the time that its holder
-// has left. ok is false if the node is empty.
-func (n *Node) Inspect(now int64, resource fencing.Resource) (r Record, left int64, ok bool) {
-	if !n.now().state.Voter {
-		return Record{}, 0, false
+// canRead returns why a node does not answer a reader that acts under a version.
+func (s *State) canRead(version uint64) Reason {
+	switch {
+	case !s.Voter:
+		return Empty
+	case s.Version > version:
+		return OldVersion
+	}
+	return Accepted
+}
+
+// Inspect runs inspect.lua. It returns the record of a lock and the time that its holder has left.
+func (n *Node) Inspect(now int64, resource fencing.Resource, version uint64) (r Record, left int64, reason Reason) {
+	if reason := n.now().state.canRead(version); reason != Accepted {
+		return Record{}, 0, reason
 	}
 	r = n.Record(resource)
 	r.Waiters = r.queue(now)
 	if r.Nonce != "" {
 		left = max(0, r.Until-now)
 	}
-	return r, left, true
+	return r, left, Accepted
 }
 
 // List runs list.lua for all locks: those that are held or have waiters, sorted.
-func (n *Node) List(now int64, prefix string) (resources []fencing.Resource, ok bool) {
+func (n *Node) List(now int64, prefix string, version uint64) (resources []fencing.Resource, reason Reason) {
 	d := n.now()
 	for _, resource := range slices.Sorted(maps.Keys(d.locks)) {
 		r := d.locks[resource]
@@ -215,7 +225,7 @@ func (n *Node) List(now int64, prefix string) (resources []fencing.Resource, ok 
 			resources = append(resources, resource)
 		}
 	}
-	return resources, d.state.Voter
+	return resources, d.state.canRead(version)
 }
 
 // Sweep runs all steps of sweep.lua: it drops the data of other lives, and the records

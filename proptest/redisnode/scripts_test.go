@@ -157,18 +157,31 @@ func (b *both) recover(k int) (string, any, any) {
 	return "init", b.node.Init(b.now, r), reply
 }
 
+// readVersion is the version of a reader: mostly that of the node. It draws nothing, because a read is not a step.
+func (b *both) readVersion() uint64 {
+	version := b.node.State().Version
+	if version > 0 && b.now%3 == 0 {
+		version--
+	}
+	return version
+}
+
 // inspect compares the answers of inspect, and returns the number of waiters in them.
 func (b *both) inspect(resource fencing.Resource, about string) int {
 	b.t.Helper()
-	r, left, ok := b.node.Inspect(b.now, resource)
-	model := []string{"empty"}
-	if ok {
+	version := b.readVersion()
+	r, left, reason := b.node.Inspect(b.now, resource, version)
+	model := []string{string(reason)}
+	switch reason {
+	case OldVersion:
+		model = append(model, strconv.FormatUint(b.node.State().Version, 10))
+	case Accepted:
 		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Released, r.Cause()}
 		for _, w := range r.Waiters {
 			model = append(model, w.Name, strconv.FormatInt(w.Ticket, 10))
 		}
 	}
-	real := b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", string(resource))})
+	real := b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", string(resource))}, version)
 	require.Equal(b.t, model, real, "%s, inspect %s", about, resource)
 	return len(r.Waiters)
 }
@@ -223,10 +236,11 @@ func (b *both) same(about string) (waiters int) {
 	if join != "" {
 		require.Equal(b.t, []int64{waited, joined}, []int64{gotWaited, gotJoined}, about)
 	}
-	list, ok := b.node.List(b.now, "")
-	gotList, gotOK := b.list(b.now)
-	require.Equal(b.t, ok, gotOK, about)
-	if ok {
+	version := b.readVersion()
+	list, reason := b.node.List(b.now, "", version)
+	gotList, gotReason := b.list(b.now, version)
+	require.Equal(b.t, reason, gotReason, about)
+	if reason == Accepted {
 		require.Equal(b.t, list, gotList, about)
 	}
 	return waiters
@@ -287,8 +301,8 @@ func TestScriptsFollowTheModel(t *testing.T) {
 func (b *both) queueStep() (model, real any) {
 	b.now += b.Int64N(1_200)
 	b.expireQueues(b.now, b.node, resources)
-	c, some := Call{Version: 1, Fleet: "f", Nonce: "other", TTL: 1, Waiter: Waiter{Ticket: b.Int64N(9), Name: b.waiter()}},
-		resources[:1+b.IntN(2)]
+	some, waiter := resources[:1+b.IntN(2)], Waiter{Ticket: b.Int64N(9), Name: b.waiter()}
+	c := Call{Version: 1, Fleet: "f", Nonce: "other", TTL: 1, Waiter: waiter}
 	switch b.IntN(6) {
 	case 0:
 		queues := []string{b.key("waiting", string(some[0])), b.key("waiting", string(some[len(some)-1]))}[:len(some)]
@@ -298,8 +312,9 @@ func (b *both) queueStep() (model, real any) {
 		b.node.Release(b.now, some, End{Nonce: "nobody", Cause: Released, Wake: WakeAny})
 		return nil, nil
 	}
-	return b.node.Acquire(b.now, some, c), b.reply(b.run(b.now, "acquire", append([]string{b.key("node")}, b.keys(some)...),
-		c.Version, c.Fleet, c.Nonce, c.TTL, "", c.Waiter.Name, c.Waiter.Ticket, ""))
+	reply := b.run(b.now, "acquire", append([]string{b.key("node")}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL,
+		"", waiter.Name, waiter.Ticket, "")
+	return b.node.Acquire(b.now, some, c), b.reply(reply)
 }
 
 // TestQueuesFollowTheModel is TestScriptsFollowTheModel for locks that are held, and their waiters.

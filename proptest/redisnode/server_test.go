@@ -178,19 +178,19 @@ func (s *server) report(now int64) (report recovery.Report, join string, waited,
 }
 
 // list reads all pages of list.lua.
-func (s *server) list(now int64) (resources []fencing.Resource, ok bool) {
+func (s *server) list(now int64, version uint64) (resources []fencing.Resource, reason Reason) {
 	s.t.Helper()
 	for cursor := "0"; ; {
-		page := s.run(now, "list", []string{s.key("node")}, cursor, "", 100)
-		if page[0] == "empty" {
-			return nil, false
+		page := s.run(now, "list", []string{s.key("node")}, cursor, "", 100, version)
+		if reason := Reason(page[0]); reason == Empty || reason == OldVersion {
+			return nil, reason
 		}
 		for _, r := range page[1:] {
 			resources = append(resources, fencing.Resource(r))
 		}
 		if cursor = page[0]; cursor == "0" {
 			slices.Sort(resources)
-			return resources, true
+			return resources, Accepted
 		}
 	}
 }

@@ -1,12 +1,16 @@
 -- inspect: return the record of one lock.
 --
 -- KEYS  1 the node's state, 2 the record of the lock
--- Reply {empty}, {format, FORMAT}, or
+-- ARGV  1 version
+-- Reply {empty}, {format, FORMAT}, {version, VERSION}, or
 --       {nonce, time left (ms, 0 if free), token, details,
 --       nonce that was released last, its cause, waiter, ticket, waiter, ticket...}
-local format = redis.call('HGET', KEYS[1], 'format')
+--
+-- Under a newer version than the caller's, the lock may be in correctness mode, and its record here says nothing.
+local format, version = unpack(redis.call('HMGET', KEYS[1], 'format', 'version'))
 if not format then return {'empty'} end
 if format ~= '1' then return {'format', format} end
+if tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
 local owner, deadline, token, details, released, broken =
   unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'released', 'broken'))
 local time = redis.call('TIME')

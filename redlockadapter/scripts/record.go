@@ -28,9 +28,10 @@ type Waiter struct {
 	Since time.Time // its ticket, by the clock of the process; any value is possible
 }
 
-// Inspect returns a request for the record of a lock.
-func Inspect(resource fencing.Resource) *redisconn.Request {
-	return redisconn.NewRequest(inspectScript, lockKeys([]fencing.Resource{resource}, nodeKey))
+// Inspect returns a request for the record of a lock. A node that has seen a newer version of the policies refuses it.
+func Inspect(resource fencing.Resource, version uint64) *redisconn.Request {
+	return redisconn.NewRequest(inspectScript, lockKeys([]fencing.Resource{resource}, nodeKey),
+		strconv.FormatUint(version, 10))
 }
 
 // ParseRecord returns the record in a reply to Inspect.
@@ -69,11 +70,13 @@ func ParseRecord(got redisconn.Reply) (Record, error) {
 // scanStep is the number of keys that one step of a scan looks at.
 const scanStep = 500
 
-// List returns the locks in use on a node whose names begin with prefix.
-func List(ctx context.Context, c Node, prefix string) ([]fencing.Resource, error) {
+// List returns the locks in use on a node whose names begin with prefix. A node that has seen a newer version of the
+// policies refuses it.
+func List(ctx context.Context, c Node, prefix string, version uint64) ([]fencing.Resource, error) {
 	var names []fencing.Resource
 	for cursor := "0"; ; {
-		got, err := c.Do(ctx, redisconn.NewRequest(listScript, []string{nodeKey}, cursor, prefix, strconv.Itoa(scanStep)))
+		got, err := c.Do(ctx, redisconn.NewRequest(listScript, []string{nodeKey}, cursor, prefix, strconv.Itoa(scanStep),
+			strconv.FormatUint(version, 10)))
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +96,7 @@ func listed(got redisconn.Reply) ([]fencing.Resource, error) {
 	switch {
 	case len(got.Words) == 0:
 		return nil, fmt.Errorf("%w: a list without a cursor", redisconn.ErrProtocol)
-	case got.Words[0] == "empty" || got.Words[0] == "format":
+	case got.Words[0] == "empty" || got.Words[0] == "format" || got.Words[0] == "version":
 		return nil, refusalOf(got)
 	}
 	names := make([]fencing.Resource, len(got.Words)-1)

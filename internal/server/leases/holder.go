@@ -19,7 +19,15 @@ import (
 
 // Renew extends a lease in efficiency mode, or the session of a lease in
 // correctness mode.
-func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
+func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (response *pb.RenewResponse, err error) {
+	err = s.router.Ask(ctx, func() (err error) {
+		response, err = s.renew(ctx, r)
+		return err
+	})
+	return response, err
+}
+
+func (s *Service) renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
 	held := engine.Held{Metadata: r.Metadata}
 	var err error
 	if held.TTL, err = wire.ParsePositive("ttl", r.Ttl); err != nil {
@@ -98,7 +106,7 @@ func expires(at engine.Instant, ttl time.Duration) string {
 // unless they are empty.
 func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest, change engine.Held) (*pb.RenewResponse, error) {
 	now := s.router.Clock.Now()
-	held, err := s.redis.find(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+	held, err := s.findInRedis(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 	if err == nil && (change.TTL != 0 || len(change.Metadata) > 0) {
 		held.TTL = cmp.Or(change.TTL, held.TTL)
 		if len(change.Metadata) > 0 {
@@ -119,6 +127,21 @@ func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest, change e
 	}
 	return &pb.RenewResponse{SessionId: held.Session.String(), Ttl: wire.DurationText(held.TTL),
 		Tokens: []uint64{r.Token}, Expires: expires(now, held.TTL)}, nil
+}
+
+// findInRedis is redisLeases.find for a caller that names its lease by resource and token, and not by its mode.
+func (s *Service) findInRedis(ctx context.Context, name fencing.Resource, token fencing.Token) (engine.Held, error) {
+	held, err := s.redis.find(ctx, name, token)
+	return held, s.sureNotHeld(ctx, name, err)
+}
+
+// sureNotHeld returns the error of a read of the Redis nodes, or another one if the error says that a lease is not held
+// and the lock may be in correctness mode, where the lease may be held.
+func (s *Service) sureNotHeld(ctx context.Context, name fencing.Resource, err error) error {
+	if !errors.Is(err, engine.ErrNotHeld) {
+		return err
+	}
+	return cmp.Or(s.router.CheckEfficiency(ctx, name), err)
 }
 
 // holder returns the holder of a lock in correctness mode with this token. The lease of
@@ -169,7 +192,17 @@ func notHeld(ctx context.Context, resource string, token uint64) error {
 // Release ends a lease, and reports whether the lease was held.
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
 	var released bool
-	var err error
+	err := s.router.Ask(ctx, func() (err error) {
+		released, err = s.release(ctx, r)
+		return err
+	})
+	if err != nil && !errors.Is(err, engine.ErrLost) {
+		return nil, err
+	}
+	return &pb.ReleaseResponse{Released: released}, nil
+}
+
+func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (released bool, err error) {
 	switch {
 	case r.Resource != "" && r.Token != 0 && s.router.ModeOf(fencing.Resource(r.Resource)) == engine.Efficiency:
 		released, err = s.releaseInRedis(ctx, r)
@@ -186,15 +219,12 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 	default:
 		err = fmt.Errorf("%w: release needs either resource and token, or sessionId and nonce", engine.ErrInvalid)
 	}
-	if err != nil && !errors.Is(err, engine.ErrLost) {
-		return nil, err
-	}
-	return &pb.ReleaseResponse{Released: released}, nil
+	return released, err
 }
 
 // releaseInRedis releases a lease that any member has granted.
 func (s *Service) releaseInRedis(ctx context.Context, r *pb.ReleaseRequest) (released bool, err error) {
-	held, err := s.redis.find(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+	held, err := s.findInRedis(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 	if err == nil {
 		err = s.redis.release(ctx, held)
 	}

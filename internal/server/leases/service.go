@@ -92,7 +92,11 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 
 // Inspect returns the holders and waiters of a lock, as the caller may see them.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
-	status, err := s.inspect(ctx, fencing.Resource(r.Resource))
+	var status engine.Status
+	err := s.router.Ask(ctx, func() (err error) {
+		status, err = s.inspect(ctx, fencing.Resource(r.Resource))
+		return err
+	})
 	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status), s.router.Clock.Now().Time())}, err
 }
 
@@ -104,11 +108,15 @@ func (s *Service) LocalInspect(ctx context.Context, r *pb.InspectRequest) (*pb.I
 }
 
 func (s *Service) inspect(ctx context.Context, name fencing.Resource) (engine.Status, error) {
-	backend, _, err := s.router.Engine(name)
+	backend, mode, err := s.router.Engine(name)
 	if err != nil {
 		return engine.Status{}, err
 	}
-	return backend.Inspect(ctx, name)
+	status, err := backend.Inspect(ctx, name)
+	if err == nil && mode == engine.Efficiency {
+		err = s.router.CheckEfficiency(ctx, name)
+	}
+	return status, err
 }
 
 // Break takes a lease away from its holder.
@@ -116,15 +124,23 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	if r.Token == 0 || r.Token > math.MaxInt64 {
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
-	name := fencing.Resource(r.Resource)
+	return &pb.BreakResponse{}, s.router.Ask(ctx, func() error {
+		return s.breakLease(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+	})
+}
+
+func (s *Service) breakLease(ctx context.Context, name fencing.Resource, token fencing.Token) error {
 	backend, mode, err := s.router.Engine(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = backend.Break(ctx, name, fencing.Token(r.Token))
-	if err == nil && mode == engine.Efficiency {
+	err = backend.Break(ctx, name, token)
+	if mode != engine.Efficiency {
+		return err
+	}
+	if err == nil {
 		s.metrics.Ended(metrics.Broken)
-		s.recorder.Add(name, observe.Broken, &engine.Party{Token: fencing.Token(r.Token)}, time.Time{})
+		s.recorder.Add(name, observe.Broken, &engine.Party{Token: token}, time.Time{})
 	}
-	return &pb.BreakResponse{}, err
+	return s.sureNotHeld(ctx, name, err)
 }

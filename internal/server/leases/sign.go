@@ -27,7 +27,11 @@ func (s *Service) Sign(ctx context.Context, r *pb.SignRequest) (*pb.SignResponse
 	if r.Resource == "" || !token.Valid() {
 		return nil, fmt.Errorf("%w: sign needs resource and token, as the acquire returned them", engine.ErrInvalid)
 	}
-	name, err := s.signedName(ctx, fencing.Resource(r.Resource), token)
+	var name fencing.Resource
+	err := s.router.Ask(ctx, func() (err error) {
+		name, err = s.signedName(ctx, fencing.Resource(r.Resource), token)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %q: %w", r.Resource, err)
 	}
@@ -54,7 +58,7 @@ func (s *Service) signedName(ctx context.Context, name fencing.Resource, token f
 		return "", err
 	}
 	if s.router.ModeOf(name) == engine.Efficiency {
-		if _, err := s.redis.find(ctx, name, token); err != nil {
+		if _, err := s.findInRedis(ctx, name, token); err != nil {
 			return "", err
 		}
 		// Redis credentials suffice to write any number to the nodes, but the service has

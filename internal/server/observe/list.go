@@ -36,7 +36,11 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	// Each read scans the Redis nodes, so after the first one the pages are large: the
 	// caller may be allowed to see few of the locks.
 	for after, page := fencing.Resource(r.PageToken), size; ; page = raftstore.MaxPage {
-		list, err := s.list(ctx, mode, r.Prefix, after, page)
+		var list []engine.Status
+		err := s.router.Ask(ctx, func() (err error) {
+			list, err = s.list(ctx, mode, r.Prefix, after, page)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}

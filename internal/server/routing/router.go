@@ -105,6 +105,39 @@ func (r *Router) WaitTopology(ctx context.Context, after uint64) error {
 	return nil
 }
 
+// Ask calls ask, which routes a call by the topology that this member has applied. It calls ask again with a newer
+// topology while the Redis nodes refuse the call because they have seen one: the lock may have another mode.
+func (r *Router) Ask(ctx context.Context, ask func() error) error {
+	for {
+		version := r.Node.Topology().Version
+		err := ask()
+		if !errors.Is(err, engine.ErrVersion) {
+			return err
+		}
+		if err := r.WaitTopology(ctx, version); err != nil {
+			return err
+		}
+	}
+}
+
+// CheckEfficiency confirms that a lock was in efficiency mode when the Redis nodes answered a read of it. The nodes
+// refuse a read under a topology from before a migration. They need not know yet that the migration is complete, and
+// neither need this member: while the lock is migrating, the leader must confirm that it still is. The error matches
+// engine.ErrVersion if the lock has left the mode.
+func (r *Router) CheckEfficiency(ctx context.Context, name fencing.Resource) error {
+	mode, migrating := r.Node.Topology().ModeOf(name)
+	if mode == engine.Efficiency && migrating != nil {
+		if _, err := r.Node.Inspect(ctx, name, raftstore.Linearizable); err != nil {
+			return err
+		}
+		mode = r.ModeOf(name)
+	}
+	if mode != engine.Efficiency {
+		return engine.ErrVersion
+	}
+	return nil
+}
+
 // Acquire routes a request by the topology that this member has applied and calls
 // try with the mode of its locks. It calls try again while the topology or the
 // Redis fleet changes under the request.
