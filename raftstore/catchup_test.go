@@ -183,7 +183,10 @@ func TestRemovedNodeJoinsOnlyWithEmptyFolder(t *testing.T) {
 		c := startMemory(t, 3)
 		ctx := testContext(t)
 		leader, removed := c.nodes[0], c.nodes[2]
+		require.False(t, removed.Removed())
 		require.NoError(t, leader.Remove(ctx, removed.ID()))
+		eventually(t, "the node knows that it was removed", removed.Removed)
+		require.False(t, leader.Removed())
 		err := removed.Join(ctx, leader)
 		require.ErrorIs(t, err, ErrNotMember)
 		require.ErrorContains(t, err, "empty its folder and join again")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -279,6 +280,14 @@ func (n *Node) Members() []Member {
 		members = append(members, Member{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
 	}
 	return members
+}
+
+// Removed reports whether this node was removed from the cluster and has received that. A node that was not reachable
+// then does not know it.
+func (n *Node) Removed() bool {
+	members := n.Members()
+	listed := slices.ContainsFunc(members, func(m Member) bool { return m.ID == n.ID() })
+	return len(members) > 0 && !listed && !n.CatchingUp()
 }
 
 // wait waits for a future, until ctx ends or the node stops.

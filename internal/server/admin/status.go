@@ -102,6 +102,8 @@ func (s *Service) problems() (reason, limited string) {
 			""
 	case node.Leads():
 		return "", ""
+	case node.Removed():
+		return "member " + node.ID() + " was removed from the cluster; stop it and empty its data folder", ""
 	}
 	if behind := behind(node.CatchingUp(), node.Backlog()); behind != "" {
 		return "member " + node.ID() + " " + behind, ""

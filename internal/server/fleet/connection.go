@@ -14,29 +14,41 @@ import (
 )
 
 const (
-	// connectInterval is the time between two tries to connect to a fleet.
+	// connectInterval is the time between two tries to connect to a fleet, and between two checks whether the member
+	// was removed.
 	connectInterval = 500 * time.Millisecond
 	// closeTimeout bounds the closing of the connection to a former fleet.
 	closeTimeout = 5 * time.Second
 )
 
-var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'",
-	engine.ErrUnsupported)
+var (
+	errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'",
+		engine.ErrUnsupported)
+	errRemoved = fmt.Errorf("%w: this member was removed from the cluster; use another one", engine.ErrUnavailable)
+)
 
 // Connection connects a member to the Redis fleet of the topology that it has
 // applied. When the topology names another fleet, it connects to that one and closes
 // the connection to the former one. Closing releases no leases: their holders may
-// renew them through another member.
+// renew them through another member. A member that was removed from the cluster has no connection: it does not learn
+// of changes of the policies.
 type Connection struct {
 	// NodeTimeout bounds one request to one node. Default: redlockadapter.DefaultNodeTimeout.
 	// Set it before Run.
 	NodeTimeout time.Duration
 
-	source  engine.TopologySource
+	source  Source
 	options func(address string) *redis.Options
 	logger  *slog.Logger
 	hooks   redlockadapter.Hooks
 	now     atomic.Pointer[connected]
+}
+
+// Source has the topology that a member follows.
+type Source interface {
+	engine.TopologySource
+	// Removed reports whether the member was removed from the cluster.
+	Removed() bool
 }
 
 // connected is a Backend, or the reason why there is none.
@@ -48,7 +60,7 @@ type connected struct {
 
 // NewConnection returns a Connection that does not connect before Run. options
 // returns the connection options of a node. hooks are called while the nodes are used.
-func NewConnection(source engine.TopologySource, options func(address string) *redis.Options,
+func NewConnection(source Source, options func(address string) *redis.Options,
 	hooks redlockadapter.Hooks, logger *slog.Logger) *Connection {
 	c := &Connection{source: source, options: options, hooks: hooks, logger: logger}
 	c.now.Store(&connected{err: errNoFleet})
@@ -77,7 +89,10 @@ func (c *Connection) Run(ctx context.Context) {
 	for {
 		topology := c.source.Topology()
 		now := c.now.Load()
-		if !topology.Fleet.Equal(now.fleet) || now.backend == nil && !topology.Fleet.IsZero() {
+		switch {
+		case c.source.Removed():
+			c.replace(&connected{err: errRemoved})
+		case !topology.Fleet.Equal(now.fleet) || now.backend == nil && !topology.Fleet.IsZero():
 			next := c.connect(ctx, topology.Fleet)
 			if next.err != nil && next.err.Error() != logged && !topology.Fleet.IsZero() && ctx.Err() == nil {
 				logged = next.err.Error()
@@ -91,15 +106,11 @@ func (c *Connection) Run(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a newer topology, or when it is time to connect again.
+// wait returns when there is a newer topology, or when it is time to connect again, or to check the membership.
 // The error is that of ctx.
 func (c *Connection) wait(ctx context.Context, version uint64) error {
-	limited := ctx
-	if now := c.now.Load(); now.backend == nil && !now.fleet.IsZero() {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, connectInterval)
-		defer cancel()
-	}
+	limited, cancel := context.WithTimeout(ctx, connectInterval)
+	defer cancel()
 	_, _ = c.source.NextTopology(limited, version)
 	return ctx.Err()
 }
