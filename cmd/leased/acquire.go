@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -54,14 +55,16 @@ func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
 	row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, sessionText(got.SessionId))
 }
 
-// acquire acquires a lock. With a time to wait, it waits through an election and for
-// members that cannot be reached, too. An attempt whose outcome is unknown is not repeated
-// but replaced: if it was granted, its lease expires after its TTL.
+// acquire acquires a lock. With a time to wait, it waits through an election and for members
+// that cannot be reached, too. All its calls are one attempt: a call whose outcome is unknown
+// may be in the queue of the lock, and another attempt would wait behind it. If the outcome is
+// still unknown at the end, the lease expires after its TTL.
 func (a *access) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
 	wait, err := time.ParseDuration(r.Wait)
 	if err != nil || wait <= 0 {
 		return fetch(ctx, a, api.Acquire, r) // the service validates it
 	}
+	r.Attempt = rand.Text()
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	for {

@@ -101,8 +101,8 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 // hold acquires a lock without a client that would renew or release the lease.
 func (f *loadFlags) hold(ctx context.Context, resource fencing.Resource, holder string,
 	ttl time.Duration) (fencing.Token, error) {
-	got, err := fetch(ctx, f.access, api.Acquire,
-		&pb.AcquireRequest{Resource: string(resource), Holder: holder, Ttl: ttl.String(), Wait: holdWait.String()})
+	got, err := f.access.acquire(ctx, &pb.AcquireRequest{Resource: string(resource), Holder: holder, Ttl: ttl.String(),
+		Wait: holdWait.String()})
 	return fencing.Token(got.GetToken()), err
 }
 

@@ -148,8 +148,7 @@ func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (
 	if lock == "" {
 		lock = string(resource)
 	}
-	got, err := fetch(c.Context(), f.access, api.Acquire,
-		&pb.AcquireRequest{Resource: lock, Wait: f.wait, Holder: defaultHolder()})
+	got, err := f.access.acquire(c.Context(), &pb.AcquireRequest{Resource: lock, Wait: f.wait, Holder: defaultHolder()})
 	if err != nil {
 		return fencing.None, nil, fmt.Errorf("get a token above all earlier ones: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 // gone.
 func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse, error) {
 	a.trace.Step(tracing.Session)
+	defer a.copies.arrive(a.copyID(caller))()
 	s, err := a.openSession(caller)
 	if err != nil {
 		return nil, err
@@ -131,11 +132,27 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	switch {
-	case a.call.Attempt != "": // a copy of the call may hold the lock in this session, which expires otherwise
+	case a.call.Attempt != "": // a copy of the call may hold the lock in this session
+		a.withdraw(ctx, cleanup, s)
 	case a.call.SessionId == "":
 		_ = s.Close(cleanup) // otherwise it expires
 	case a.call.Nonce == 0 && errors.Is(err, engine.ErrUncertain):
 		_ = s.Release(cleanup, engine.Held{Nonce: a.request.Nonce}) // otherwise it ends with the session
 	}
 	return err
+}
+
+// withdraw ends an attempt that waits and whose caller is gone, unless another copy of the call
+// waits here. Otherwise the attempt would stay in the queue for the TTL of the lease, and could be
+// granted to nobody. The order in the log decides: a lease that a copy was granted stays, because the
+// caller may know it. The session is closed so that a later copy of the call can wait again.
+func (a *acquisition) withdraw(caller, cleanup context.Context, s *raftstore.Session) {
+	if caller.Err() == nil || !a.queued.Load() || a.copies.number(s.ID()) > 1 {
+		return
+	}
+	last := a.request
+	last.Wait, last.Queued = false, nil
+	if _, err := s.Acquire(cleanup, last); errors.Is(err, engine.ErrHeld) {
+		_ = s.Close(cleanup) // otherwise it expires, and holds nothing
+	}
 }

@@ -33,6 +33,7 @@ type Service struct {
 	recorder *observe.Recorder
 	signing  Signing
 	nonces   nonces
+	copies   copies
 	redis    redisLeases
 }
 

@@ -1,0 +1,62 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/limits"
+)
+
+// A waiting acquire with an attempt leaves the queue when its caller is gone, unless a copy of it waits. Otherwise the
+// lock would be granted to nobody. The attempt can be repeated after that.
+func TestAttemptOfALostCallerLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(c *server.Config) {
+		c.Limits = limits.Default()
+		c.Limits.Cluster.WaitersPerUser = 2
+	})
+	holder := mustPost(t, s.Address(), "/v1/acquire", `{"resource": "a", "ttl": "1h"}`)
+	const call = `{"resource": "a", "ttl": "1h", "wait": "1h", "attempt": "0123456789abcdef"}`
+	lost := func() context.CancelFunc {
+		ctx, cancel := context.WithCancel(testContext(t))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address()+"/v1/acquire",
+			strings.NewReader(call))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		go func() {
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				response.Body.Close()
+			}
+		}()
+		return cancel
+	}
+	waiters := func() int {
+		lock := mustPost(t, s.Address(), "/v1/inspect", `{"resource": "a"}`)["lock"].(map[string]any)
+		return len(lock["waiters"].([]any))
+	}
+	served := func(n int) func() bool { // the limit shows how many calls wait
+		return func() bool {
+			_, answer := post(t, s.Address(), "/v1/acquire", `{"resource": "free", "wait": "1ms", "ttl": "1ms"}`)
+			return (answer["code"] == "limit") == (n == 2)
+		}
+	}
+	first := lost()
+	eventually(t, "the first copy waits", func() bool { return waiters() == 1 })
+	second := lost()
+	eventually(t, "both copies are served", served(2))
+	first()
+	eventually(t, "the first copy is gone", served(1))
+	require.Equal(t, 1, waiters(), "the other copy waits")
+	second()
+	eventually(t, "the attempt has left the queue", func() bool { return waiters() == 0 })
+
+	again := postAsync(t, s.Address(), "/v1/acquire", call)
+	eventually(t, "a later copy waits", func() bool { return waiters() == 1 })
+	mustPost(t, s.Address(), "/v1/release", leaseName(holder))
+	require.NotZero(t, (<-again)["token"])
+}
