@@ -55,9 +55,11 @@ func TestMigrations(t *testing.T) {
 		return l
 	}
 	refused := func() {
-		code, answer := post(t, a, "/v1/acquire", `{"resource":"moves/a"}`)
-		require.Equal(t, http.StatusServiceUnavailable, code, answer)
-		require.Contains(t, answer["message"], "from")
+		for _, call := range []string{`{"resource":"moves/a"}`, `{"resource":"moves/a","wait":"20ms"}`} {
+			code, answer := post(t, a, "/v1/acquire", call)
+			require.Equal(t, http.StatusServiceUnavailable, code, answer)
+			require.Contains(t, answer["message"], "from")
+		}
 	}
 	held := acquire(engine.Correctness, "5m")
 	startMigration(t, a, "moves/", engine.Efficiency, false)

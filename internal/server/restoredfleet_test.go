@@ -46,6 +46,10 @@ func TestBackupOfAFleetThatWasReplaced(t *testing.T) {
 	require.Contains(t, answer["message"], "leased redis fleet set --force")
 	code, _ = post(t, other, "/v1/acquire", `{"resource":"slow/a"}`)
 	require.NotEqual(t, http.StatusOK, code, "Redis may have granted larger tokens")
+	for _, lock := range []string{"slow/a", "fast/a"} { // nobody holds them, so no wait ends with "held"
+		code, answer = post(t, other, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"wait":"20ms"}`, lock))
+		require.Equal(t, http.StatusServiceUnavailable, code, "%s: %v", lock, answer)
+	}
 
 	changeFleet(t, other, present, `,"force":true`)
 	acquired(t, other, `{"resource":"fast/a"}`, last["token"])

@@ -74,7 +74,7 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	})
 	if err != nil {
 		if !errors.Is(err, engine.ErrUncertain) {
-			err = waitOver(limited, ctx, err) // also of a wait for a migration
+			err = a.waitOver(limited, ctx, err) // also if it was queued before a migration
 		}
 		return nil, a.withHolder(ctx, err)
 	}
@@ -178,7 +178,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 		held, grant, err = a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
 	}
 	if err != nil {
-		return nil, waitOver(ctx, caller, err) // the engine has released the attempt
+		return nil, a.waitOver(ctx, caller, err) // the engine has released the attempt
 	}
 	if a.queued.Load() { // the caller counts the TTL from the answer
 		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {

@@ -24,7 +24,7 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		err = waitOver(ctx, caller, err)
+		err = a.waitOver(ctx, caller, err)
 		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
 			grant, err = a.endWait(caller, s, err)
 		}
@@ -94,9 +94,13 @@ func grantedBut(err error) error {
 	return fmt.Errorf("%w: the lease was granted, but not renewed: %w", engine.ErrUncertain, err)
 }
 
-// waitOver returns engine.ErrHeld if the wait for the lock is over, else err. ctx ends with
-// the wait, caller when the caller is gone.
-func waitOver(ctx, caller context.Context, err error) error {
+// waitOver returns engine.ErrHeld if the wait for the lock is over, else err. An attempt that was
+// unavailable and never in a queue stays so: nobody may hold the lock. ctx ends with the wait,
+// caller when the caller is gone.
+func (a *acquisition) waitOver(ctx, caller context.Context, err error) error {
+	if !a.queued.Load() && errors.Is(err, engine.ErrUnavailable) {
+		return err
+	}
 	if cause := context.Cause(ctx); caller.Err() == nil && errors.Is(cause, engine.ErrHeld) {
 		return cause
 	}
