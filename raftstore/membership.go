@@ -241,34 +241,6 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.Close()
 }
 
-// Transfer transfers leadership to the most up-to-date follower, or to the node with this
-// ID. It stops serving first, so that it renews nothing while the next leader may already
-// serve. If the transfer fails, it serves again.
-func (n *Node) Transfer(ctx context.Context, to string) error {
-	n.leadMu.Lock()
-	led := n.retire()
-	n.leadMu.Unlock()
-	if !led {
-		return n.notLeader()
-	}
-	var err error
-	if m, _ := n.voter(to); to == "" {
-		err = n.wait(ctx, n.raft.LeadershipTransfer())
-	} else if m.ID == "" {
-		err = fmt.Errorf("%w: no member %s", engine.ErrInvalid, to)
-	} else {
-		err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
-	}
-	if err == nil {
-		n.deposed("transfer")
-		return nil
-	}
-	if n.raft.State() == raft.Leader {
-		go n.takeOver()
-	}
-	return fmt.Errorf("transfer leadership: %w", err)
-}
-
 // Members returns the members of the cluster that this node knows.
 func (n *Node) Members() []Member {
 	future := n.raft.GetConfiguration() // returns immediately

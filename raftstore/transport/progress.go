@@ -7,11 +7,12 @@ import (
 )
 
 // Progress records the last entry that each follower has acknowledged to this
-// leader, because the Raft library does not export it. All methods may be called
-// concurrently. The zero value records nothing until Reset.
+// leader, and how often each has answered, because the Raft library does not export it. All
+// methods may be called concurrently. The zero value records no entries until Reset.
 type Progress struct {
 	mu      sync.Mutex
 	matched map[raft.ServerID]uint64
+	answers map[raft.ServerID]uint64
 }
 
 // Reset drops the acknowledgements of an earlier leadership.
@@ -38,4 +39,21 @@ func (p *Progress) Of(id string) (index uint64, ok bool) {
 	defer p.mu.Unlock()
 	index, ok = p.matched[raft.ServerID(id)]
 	return index, ok
+}
+
+// answered records an answer to AppendEntries.
+func (p *Progress) answered(id raft.ServerID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answers == nil {
+		p.answers = map[raft.ServerID]uint64{}
+	}
+	p.answers[id]++
+}
+
+// Answers returns how often a follower has answered AppendEntries. It only grows.
+func (p *Progress) Answers(id string) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers[raft.ServerID(id)]
 }

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -43,6 +45,7 @@ func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	if err := s.Transport.AppendEntries(id, target, request, response); err != nil {
 		return s.Memory.reported(id, err)
 	}
+	s.Progress.answered(id)
 	if err := s.Memory.answered(id, e, request, response); err != nil {
 		return err
 	}
@@ -82,6 +85,30 @@ func (s Sequential) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 		return err
 	}
 	return s.Memory.reported(id, s.Transport.InstallSnapshot(id, target, request, response, data))
+}
+
+// handoverLimit bounds TimeoutNow. The Raft library refuses entries until the call returns, even
+// after it has given up the transfer.
+const handoverLimit = time.Second
+
+// TimeoutNow makes a member start an election, and waits for its answer until handoverLimit. A
+// request that arrives later has the effect of any late request.
+func (s Sequential) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest,
+	response *raft.TimeoutNowResponse) error {
+	var answer raft.TimeoutNowResponse
+	done := make(chan error, 1)
+	go func() { done <- s.Transport.TimeoutNow(id, target, request, &answer) }()
+	limit := time.NewTimer(handoverLimit)
+	defer limit.Stop()
+	select {
+	case err := <-done:
+		if err == nil {
+			*response = answer
+		}
+		return err
+	case <-limit.C:
+		return fmt.Errorf("hand over to member %s: no answer within %v", id, handoverLimit)
+	}
 }
 
 // SetHeartbeatHandler ignores the handler, so that heartbeats take the ordinary path.
