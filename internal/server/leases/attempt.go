@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"net"
-	"sync"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
@@ -28,48 +27,6 @@ func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.Session
 	id := engine.SessionID(hash[:16])
 	copy(id[:], mark[:])
 	return id
-}
-
-// copyID returns the session id that copies of the call share in correctness mode; the zero id if
-// copies of it are calls of their own.
-func (a *acquisition) copyID(ctx context.Context) engine.SessionID {
-	if a.call.Attempt == "" {
-		return engine.SessionID{}
-	}
-	return a.singleID(ctx, singleMark)
-}
-
-// copies counts the copies of calls with an attempt that this member serves now.
-type copies struct {
-	mu     sync.Mutex
-	counts map[engine.SessionID]int
-}
-
-// arrive counts a copy until leave is called.
-func (c *copies) arrive(id engine.SessionID) (leave func()) {
-	if id == (engine.SessionID{}) {
-		return func() {}
-	}
-	c.add(id, 1)
-	return func() { c.add(id, -1) }
-}
-
-func (c *copies) add(id engine.SessionID, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = map[engine.SessionID]int{}
-	}
-	if c.counts[id] += n; c.counts[id] == 0 {
-		delete(c.counts, id)
-	}
-}
-
-// number returns how many copies there are.
-func (c *copies) number(id engine.SessionID) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[id]
 }
 
 // repeatable reports whether copies of the call have one outcome.

@@ -15,11 +15,28 @@ import (
 // fromRaft asks the Raft machine. ctx ends with the wait, caller when the caller is
 // gone.
 func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse, error) {
+	if a.call.Attempt == "" {
+		response, _, err := a.askInSession(ctx, caller)
+		return response, err
+	}
+	id := a.singleID(caller, singleMark)
+	a.copies.arrive(id)
+	response, s, err := a.askInSession(ctx, caller)
+	var withdraw func()
+	if err != nil && s != nil && caller.Err() != nil && a.queued.Load() {
+		withdraw = func() { a.withdraw(caller, s) }
+	}
+	a.copies.leave(id, withdraw)
+	return response, err
+}
+
+// askInSession asks for the lock in the caller's session, or in a new one. It also returns the
+// session, unless it could not be opened.
+func (a *acquisition) askInSession(ctx, caller context.Context) (*pb.AcquireResponse, *raftstore.Session, error) {
 	a.trace.Step(tracing.Session)
-	defer a.copies.arrive(a.copyID(caller))()
 	s, err := a.openSession(caller)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
@@ -30,9 +47,9 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 		}
 	}
 	if err != nil {
-		return nil, a.abandon(caller, s, err)
+		return nil, s, a.abandon(caller, s, err)
 	}
-	return a.response(grant, s.ID(), s.TTL()), nil
+	return a.response(grant, s.ID(), s.TTL()), s, nil
 }
 
 // openSession attaches the caller's session, or opens one for this lease.
@@ -137,7 +154,6 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	defer cancel()
 	switch {
 	case a.call.Attempt != "": // a copy of the call may hold the lock in this session
-		a.withdraw(ctx, cleanup, s)
 	case a.call.SessionId == "":
 		_ = s.Close(cleanup) // otherwise it expires
 	case a.call.Nonce == 0 && errors.Is(err, engine.ErrUncertain):
@@ -146,14 +162,13 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	return err
 }
 
-// withdraw ends an attempt that waits and whose caller is gone, unless another copy of the call
-// waits here. Otherwise the attempt would stay in the queue for the TTL of the lease, and could be
-// granted to nobody. The order in the log decides: a lease that a copy was granted stays, because the
-// caller may know it. The session is closed so that a later copy of the call can wait again.
-func (a *acquisition) withdraw(caller, cleanup context.Context, s *raftstore.Session) {
-	if caller.Err() == nil || !a.queued.Load() || a.copies.number(s.ID()) > 1 {
-		return
-	}
+// withdraw ends an attempt that waits and whose last caller is gone. Otherwise the attempt would
+// stay in the queue for the TTL of the lease, and could be granted to nobody. The order in the log
+// decides: a lease that a copy was granted stays, because the caller may know it. The session is
+// closed so that a later copy of the call can wait again.
+func (a *acquisition) withdraw(caller context.Context, s *raftstore.Session) {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
+	defer cancel()
 	last := a.request
 	last.Wait, last.Queued = false, nil
 	if _, err := s.Acquire(cleanup, last); errors.Is(err, engine.ErrHeld) {

@@ -1,0 +1,63 @@
+package leases
+
+import (
+	"sync"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// copies has the calls with an attempt that this member serves now, by their session, which copies
+// of a call share.
+type copies struct {
+	mu     sync.Mutex
+	served map[engine.SessionID]*copyCount
+}
+
+// copyCount counts the copies of one call.
+type copyCount struct {
+	number int
+	ended  chan struct{} // not nil while the attempt is withdrawn; closed after that
+}
+
+// arrive counts a copy until leave is called. It waits while the attempt is withdrawn: the copy
+// would find the attempt ended.
+func (c *copies) arrive(id engine.SessionID) {
+	for {
+		c.mu.Lock()
+		found := c.served[id]
+		if found == nil {
+			found = &copyCount{}
+			if c.served == nil {
+				c.served = map[engine.SessionID]*copyCount{}
+			}
+			c.served[id] = found
+		}
+		if found.ended == nil {
+			found.number++
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		<-found.ended
+	}
+}
+
+// leave ends a copy. If it was the last one, and the attempt must not stay, leave withdraws the attempt.
+func (c *copies) leave(id engine.SessionID, withdraw func()) {
+	c.mu.Lock()
+	left := c.served[id]
+	left.number--
+	if left.number > 0 {
+		c.mu.Unlock()
+		return
+	}
+	if withdraw != nil {
+		left.ended = make(chan struct{})
+		c.mu.Unlock()
+		withdraw()
+		c.mu.Lock()
+		close(left.ended)
+	}
+	delete(c.served, id)
+	c.mu.Unlock()
+}
