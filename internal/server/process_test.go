@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -62,6 +63,7 @@ type memberSpec struct {
 	Join               string        // the API address of a member, empty to start a cluster
 	Redis              engine.Fleet  // of efficiency mode
 	Unmeasured         bool          // without metrics
+	Collects           bool          // collect garbage all the time
 	Heartbeat          time.Duration // the timeout after which followers start an election; 0 is two seconds
 }
 
@@ -76,6 +78,13 @@ func runMember(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
+	if spec.Collects {
+		go func() {
+			for range time.Tick(100 * time.Millisecond) {
+				runtime.GC()
+			}
+		}()
+	}
 	var measured *metrics.Metrics
 	if !spec.Unmeasured {
 		measured = metrics.New("test")

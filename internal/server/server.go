@@ -39,6 +39,11 @@ const (
 	maxStreams = 1000
 	// maxHeader bounds the headers of a call.
 	maxHeader = 16 << 10
+	// readBuffer and writeBuffer are the sizes of the buffers of a gRPC connection. An idle
+	// connection keeps its read buffer, and a write buffer returns to a pool only after the write, so
+	// that many heartbeats at once need many. gRPC's 32 KiB would be most of the memory of an idle
+	// session. Larger messages cost more system calls, but have many operations.
+	readBuffer, writeBuffer = 2 << 10, 8 << 10
 	// maintenanceInterval is the time between two runs of maintain.
 	maintenanceInterval = time.Second
 	// headerTimeout bounds the time until the headers of an HTTP request, or the first
@@ -146,6 +151,7 @@ func newServer(config Config, listener net.Listener, node *raftstore.Node,
 func (s *Server) register(config Config, leaseAPI leaseService) {
 	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage),
 		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(headerTimeout),
 		grpc.UnaryInterceptor(s.chain.UnaryInterceptor), grpc.StreamInterceptor(s.chain.StreamInterceptor),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
