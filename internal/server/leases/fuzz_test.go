@@ -1,7 +1,6 @@
 package leases
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore"
 )
 
 // FuzzOperation checks that every operation of a session stream has one answer, never
@@ -43,11 +41,7 @@ func FuzzOperation(f *testing.F) {
 		if proto.Unmarshal(data, message) != nil {
 			return
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		st := &stream{service: s.Service, ctx: ctx, sessions: map[engine.SessionID]*raftstore.Session{},
-			waiters: map[attempt]*redisWaiter{}, account: s.limits.Of(ctx), wake: make(chan struct{}, 1)}
-		defer st.detach()
+		st := s.newStream(t)
 		for _, op := range message.Operations {
 			if call := op.GetAcquire(); call != nil {
 				call.Wait = false // a waiter has no answer yet
@@ -55,32 +49,41 @@ func FuzzOperation(f *testing.F) {
 			if string(op.Session) == string(other[:]) {
 				return // the fuzzer has found the other session
 			}
-			answer := st.answerOf(op)
+			answer := answerOf(st, op)
 			require.Equal(t, op.Id, answer.Id)
 			require.NotEqual(t, "internal", answer.GetError().GetCode(), "%v", answer.GetError())
 		}
-		status, err := s.Inspect(ctx, &pb.InspectRequest{Resource: "held"})
+		status, err := s.Inspect(t.Context(), &pb.InspectRequest{Resource: "held"})
 		require.NoError(t, err)
 		require.Len(t, status.Lock.Holders, 1)
 		require.Equal(t, held.Token, status.Lock.Holders[0].Token)
 	})
 }
 
+// newStream returns the stream of a client that reads everything.
+func (s testService) newStream(t testing.TB) *stream {
+	st := newStream(s.Service, &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse, 1)})
+	t.Cleanup(func() {
+		st.cancel()
+		st.detach()
+		st.close()
+	})
+	return st
+}
+
 // answerOf runs an operation and returns its answer.
-func (st *stream) answerOf(op *pb.Operation) *pb.Answer {
+func answerOf(st *stream, op *pb.Operation) *pb.Answer {
+	st.slots <- struct{}{}
 	o := st.newOperation(op)
 	if !o.begin() {
 		o.waiter = st.addWaiter(op)
 		o.run()
 	}
-	st.service.router.Raft.Flush()
-	for {
-		st.mu.Lock()
-		ended, _ := st.queue.take()
-		st.mu.Unlock()
-		if len(ended) > 0 {
-			return ended[0].finish()
+	st.flush()
+	for message := range st.server.(*answeredClient).messages {
+		if len(message.Answers) > 0 { // it is no heartbeat
+			return message.Answers[0]
 		}
-		<-st.wake
 	}
+	return nil
 }

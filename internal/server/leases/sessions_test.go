@@ -150,12 +150,11 @@ func TestOpenRejectsAnotherTTL(t *testing.T) {
 func TestStreamDropsClosedSessions(t *testing.T) {
 	t.Parallel()
 	s := newTestService(t)
-	st := &stream{service: s.Service, account: s.limits.Of(context.Background()), ctx: context.Background(),
-		sessions: map[engine.SessionID]*raftstore.Session{}, wake: make(chan struct{}, 1)}
+	st := s.newStream(t)
 	id := engine.NewSessionID()
 	call := func(op *pb.Operation) error {
 		op.Session = id[:]
-		return wire.ToError(st.answerOf(op).Error)
+		return wire.ToError(answerOf(st, op).Error)
 	}
 	require.NoError(t, call(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(sessionTTL)}}}))
 	require.Contains(t, st.sessions, id)
@@ -177,10 +176,7 @@ func TestStreamDropsClosedSessions(t *testing.T) {
 func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	t.Parallel()
 	s := newTestService(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	st := &stream{service: s.Service, account: s.limits.Of(ctx), ctx: ctx,
-		sessions: map[engine.SessionID]*raftstore.Session{}, waiters: map[attempt]*redisWaiter{}}
+	st := s.newStream(t)
 	id := engine.NewSessionID()
 	op := &pb.Operation{Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Wait: true,
 		TtlNanos: int64(sessionTTL)}}}
@@ -189,6 +185,7 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	o := st.newOperation(op)
 	require.False(t, o.begin(), "it may block")
 	o.waiter = w
+	st.slots <- struct{}{}
 	o.run()
 	require.Equal(t, "invalid", o.finish().GetError().GetCode())
 	require.Empty(t, st.waiters)

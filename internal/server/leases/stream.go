@@ -2,10 +2,10 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
@@ -22,11 +22,15 @@ type attempt struct {
 // stream is the session stream of one client. Its operations run concurrently. Operations
 // in correctness mode have no goroutine, because the Raft log answers many of them at once.
 // Answers that are ready while a message is being sent share the next message.
+//
+// A member may have tens of thousands of streams that are idle, and the stacks of their
+// goroutines are most of its memory: an idle stream has only the goroutine that receives.
 type stream struct {
 	service *Service
+	server  pb.LeaseService_SessionServer
 	account *limits.Account
 	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	cancel  context.CancelFunc
 
 	mu       sync.Mutex
 	queue    queue
@@ -34,54 +38,42 @@ type stream struct {
 	waiters  map[attempt]*redisWaiter
 	known    knownLeases // has its own lock
 
-	wake    chan struct{} // there is something to send
-	slots   chan struct{} // one element for each operation whose answer was not sent
-	waiting atomic.Int32  // operations that may wait for a lock
+	sending sync.WaitGroup // of the sender, if there is one
+	alive   *time.Timer    // sends a message when it is due
+	slots   chan struct{}  // one element for each operation whose answer was not sent
+	waiting atomic.Int32   // operations that may wait for a lock
 }
 
-// Session serves the stream of one client. It returns an error if the client does
+func newStream(s *Service, server pb.LeaseService_SessionServer) *stream {
+	st := &stream{service: s, server: server, account: s.limits.Of(server.Context()),
+		sessions: map[engine.SessionID]*raftstore.Session{}, waiters: map[attempt]*redisWaiter{},
+		slots: make(chan struct{}, maxOperations)}
+	st.ctx, st.cancel = context.WithCancel(server.Context())
+	st.startHeartbeat()
+	return st
+}
+
+// Session serves the stream of one client. It ends the stream with an error if the client does
 // not read its notices: its sessions then stay open, as if the client had reconnected.
 func (s *Service) Session(server pb.LeaseService_SessionServer) error {
-	st := &stream{service: s, sessions: map[engine.SessionID]*raftstore.Session{}, waiters: map[attempt]*redisWaiter{},
-		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
-	st.account = s.limits.Of(server.Context())
-	st.ctx, st.cancel = context.WithCancelCause(server.Context())
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		st.send(server)
-		st.queue.close(&st.mu)
-	})
-	received := make(chan struct{})
-	go func() {
-		defer close(received)
-		st.receive(server)
-	}()
-	select {
-	case <-received:
-		sending.Wait()
-	case <-st.ctx.Done():
-		if errors.Is(context.Cause(st.ctx), errNotices) { // gRPC ends Recv and Send when this call has returned
-			st.detach()
-			return errNotices
-		}
-		<-received
-		sending.Wait()
-	}
+	st := newStream(s, server)
+	st.receive()
+	st.close()
 	return nil
 }
 
 // receive runs the operations of the client until the stream ends. Operations of one
 // message are proposed together.
-func (st *stream) receive(server pb.LeaseService_SessionServer) {
+func (st *stream) receive() {
 	var work sync.WaitGroup
 	defer func() {
 		st.flush()
-		st.cancel(nil)
+		st.cancel()
 		st.detach()
 		work.Wait()
 	}()
 	for {
-		message, err := server.Recv()
+		message, err := st.server.Recv()
 		if err != nil {
 			return // the client is gone or reconnects: its sessions stay open
 		}

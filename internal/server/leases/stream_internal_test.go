@@ -74,14 +74,14 @@ func TestGrantOfAClosedStreamIsAudited(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	s.chain.Audit = log
-	st := &stream{service: s.Service, ctx: context.Background()}
+	st := newStream(s.Service, &answeredClient{ctx: context.Background()})
 	granted := func(holder string) {
 		o := st.newOperation(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1,
 			Resources: []string{"a"}, Holder: holder}}})
 		o.Done(machine.Result{Token: 7, Mode: engine.Correctness}, nil)
 	}
 	granted("unsent")
-	st.queue.close(&st.mu)
+	st.close()
 	granted("late")
 	for _, holder := range []string{"unsent", "late"} {
 		require.Eventually(t, func() bool {

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/clientcore"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -33,6 +34,7 @@ var errNotices = fmt.Errorf("%w; it has %d unread notices", limits.ErrSlow, maxN
 type queue struct {
 	ended   []*operation
 	notices []*pb.Notice
+	sends   bool // there is a sender, or the client can be sent nothing any longer
 	closed  bool // nothing is sent any longer
 }
 
@@ -46,17 +48,6 @@ func (q *queue) add(mu *sync.Mutex, o *operation) {
 		return
 	}
 	q.ended = append(q.ended, o)
-}
-
-// close records the operations whose answers were not sent.
-func (q *queue) close(mu *sync.Mutex) {
-	mu.Lock()
-	ended := q.ended
-	q.ended, q.closed = nil, true
-	mu.Unlock()
-	for _, o := range ended {
-		o.finish()
-	}
 }
 
 // take removes the contents of the next message from the queue.
@@ -74,43 +65,81 @@ func split[T any](list []T) (first, others []T) {
 	return list[:maxAnswers:maxAnswers], list[maxAnswers:]
 }
 
-// send writes messages until the stream ends. Empty messages show the client that this
-// member is alive. The slots of the answers are free when the client has received the
-// message, as far as flow control shows.
-func (st *stream) send(server pb.LeaseService_SessionServer) {
-	alive := time.NewTicker(clientcore.HeartbeatInterval)
-	defer alive.Stop()
-	for {
+// startSender makes the caller the sender, unless there is one or the stream is closed. A
+// sender calls send.
+func (st *stream) startSender(evenIfEmpty bool) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if q := &st.queue; q.sends || q.closed || !evenIfEmpty && len(q.ended)+len(q.notices) == 0 {
+		return false
+	}
+	st.queue.sends = true
+	st.sending.Add(1)
+	return true
+}
+
+// send writes a message, and further ones until the queue is empty. The slots of the answers are
+// free when the client has received the message, as far as flow control shows.
+func (st *stream) send() {
+	defer st.sending.Done()
+	for more := true; more; {
 		st.mu.Lock()
 		ended, notices := st.queue.take()
 		st.mu.Unlock()
-		if len(ended)+len(notices) == 0 {
-			select {
-			case <-st.wake:
-				continue
-			case <-alive.C:
-			case <-st.ctx.Done():
-				return
-			}
-		}
 		message := &pb.SessionResponse{Answers: make([]*pb.Answer, len(ended)), Notices: notices}
 		for i, o := range ended {
 			message.Answers[i] = o.finish()
 		}
-		if server.Send(message) != nil {
+		if st.server.Send(message) != nil {
 			return // Recv fails too, and ends the stream
 		}
 		for range message.Answers {
 			<-st.slots
 		}
+		st.mu.Lock()
+		more = len(st.queue.ended)+len(st.queue.notices) > 0
+		st.queue.sends = more
+		st.mu.Unlock()
 	}
 }
 
-// wakeSender makes send look at the queue.
+// wakeSender makes a sender send the queue.
 func (st *stream) wakeSender() {
-	select {
-	case st.wake <- struct{}{}:
-	default:
+	if st.startSender(false) {
+		go st.send()
+	}
+}
+
+// startHeartbeat sends a message now and then, which is empty if there is nothing to send: it
+// shows the client that this member is alive.
+func (st *stream) startHeartbeat() {
+	st.mu.Lock() // the timer may fire before it is stored
+	defer st.mu.Unlock()
+	st.alive = time.AfterFunc(clientcore.HeartbeatInterval, func() {
+		if st.startSender(true) {
+			st.send()
+		}
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if !st.queue.closed {
+			st.alive.Reset(clientcore.HeartbeatInterval)
+		}
+	})
+}
+
+// close waits for the sender, and records the operations whose answers were not sent.
+func (st *stream) close() {
+	st.mu.Lock()
+	st.queue.closed = true
+	st.alive.Stop()
+	st.mu.Unlock()
+	st.sending.Wait()
+	st.mu.Lock()
+	ended := st.queue.ended
+	st.queue.ended = nil
+	st.mu.Unlock()
+	for _, o := range ended {
+		o.finish()
 	}
 }
 
@@ -124,7 +153,7 @@ func (st *stream) notify(id engine.SessionID, nonce engine.Nonce, lost error) {
 	}
 	st.mu.Unlock()
 	if full {
-		st.cancel(errNotices)
+		calls.EndStream(st.ctx, errNotices)
 	}
 	st.wakeSender()
 }

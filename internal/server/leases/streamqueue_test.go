@@ -2,18 +2,23 @@ package leases
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/clientcore"
+	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore"
 )
 
 // unreadClient is a session stream that sends operations, and reads nothing before read
@@ -39,6 +44,8 @@ func (c *unreadClient) Recv() (*pb.SessionRequest, error) {
 	return c.message, nil
 }
 
+func (c *unreadClient) SendMsg(message any) error { return c.Send(message.(*pb.SessionResponse)) }
+
 func (c *unreadClient) Send(message *pb.SessionResponse) error {
 	select {
 	case <-c.read:
@@ -63,13 +70,9 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	for i := range operations { // none of them is valid
 		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i)})
 	}
-	st := &stream{service: s.Service, account: s.limits.Of(ctx), sessions: map[engine.SessionID]*raftstore.Session{},
-		waiters: map[attempt]*redisWaiter{},
-		wake:    make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
-	st.ctx, st.cancel = context.WithCancelCause(ctx)
-	done := make(chan struct{}, 2)
-	go func() { st.send(client); done <- struct{}{} }()
-	go func() { st.receive(client); done <- struct{}{} }()
+	st := newStream(s.Service, client)
+	done := make(chan struct{})
+	go func() { st.receive(); st.close(); close(done) }()
 	queued := func() int {
 		st.mu.Lock()
 		defer st.mu.Unlock()
@@ -85,7 +88,6 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { return len(st.slots) == 0 && queued() == 0 }, time.Minute, time.Millisecond)
 	cancel()
-	testserver.Receive(t, done)
 	testserver.Receive(t, done)
 	for _, n := range client.sizes {
 		require.LessOrEqual(t, n, maxAnswers)
@@ -118,19 +120,82 @@ func TestUnreadNoticesEndTheStream(t *testing.T) {
 	s := newTestService(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := &unreadClient{ctx: ctx, read: make(chan struct{})}
-	ended := make(chan error, 1)
-	id := s.openSession(t)
-	go func() { ended <- s.Session(client) }()
-	st := &stream{service: s.Service, wake: make(chan struct{}, 1)}
-	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	log, err := audit.Open(audit.Config{})
+	require.NoError(t, err)
+	s.chain.Audit = log
+	ended, notify := make(chan error, 1), make(chan func(), 1)
+	go func() {
+		ended <- s.chain.StreamInterceptor(nil, &unreadClient{ctx: ctx, read: make(chan struct{})},
+			&grpc.StreamServerInfo{FullMethod: pb.LeaseService_Session_FullMethodName},
+			func(_ any, server grpc.ServerStream) error {
+				st := newStream(s.Service, &pacedClient{server})
+				notify <- func() { st.notify(engine.NewSessionID(), 1, engine.ErrTaken) }
+				st.receive() // blocks: the client sends nothing
+				st.close()
+				return nil
+			})
+	}()
+	one := testserver.Receive(t, notify)
 	for range maxNotices {
-		st.notify(id, 1, engine.ErrTaken)
+		one()
 	}
-	require.NoError(t, st.ctx.Err())
-	st.notify(id, 1, engine.ErrTaken)
-	require.ErrorIs(t, context.Cause(st.ctx), limits.ErrSlow)
-	require.Len(t, st.queue.notices, maxNotices)
-	cancel()
-	require.NoError(t, testserver.Receive(t, ended))
+	select {
+	case err := <-ended:
+		require.NoError(t, err, "the stream has ended too early")
+	default:
+	}
+	for range maxAnswers + 1 { // the sender may have taken a message
+		one()
+	}
+	require.ErrorIs(t, wire.FromStatus(testserver.Receive(t, ended)), engine.ErrLimit)
+}
+
+// pacedClient is the stream that the chain passes to a handler.
+type pacedClient struct{ grpc.ServerStream }
+
+func (c *pacedClient) Recv() (*pb.SessionRequest, error) {
+	<-c.Context().Done()
+	return nil, c.Context().Err()
+}
+
+func (c *pacedClient) Send(message *pb.SessionResponse) error { return c.SendMsg(message) }
+
+// An idle stream has no goroutine of its own, and its client still gets heartbeats and notices.
+func TestIdleStreamHasNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse, 100)}
+		chain := calls.New(calls.Config{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())})
+		st := newStream(New(chain, nil, Signing{}), server)
+		time.Sleep(10*clientcore.HeartbeatInterval + time.Millisecond)
+		synctest.Wait()
+		require.Len(t, server.messages, 10, "heartbeats")
+		st.notify(engine.NewSessionID(), 1, engine.ErrTaken)
+		synctest.Wait()
+		require.Len(t, server.messages, 11)
+		stacks := make([]byte, 1<<20)
+		require.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "(*stream).send")
+		st.close()
+		time.Sleep(10 * clientcore.HeartbeatInterval)
+		require.Len(t, server.messages, 11, "a closed stream sends nothing")
+	})
+}
+
+// answeredClient is a session stream whose client reads everything.
+type answeredClient struct {
+	grpc.ServerStream
+	ctx      context.Context
+	messages chan *pb.SessionResponse
+}
+
+func (c *answeredClient) Context() context.Context { return c.ctx }
+
+func (c *answeredClient) Recv() (*pb.SessionRequest, error) { panic("nothing is received") }
+
+func (c *answeredClient) Send(message *pb.SessionResponse) error {
+	select {
+	case c.messages <- message:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
 }
