@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"os"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,26 +17,48 @@ const (
 	// openers is how many clients a holder opens at once, and takers how many leases it acquires at once.
 	openers = 16
 	takers  = 128
+	// maxSessions bounds the sessions of a holder, each of which has two connections: a process may have only some ten
+	// thousand file descriptors.
+	maxSessions = 5000
 )
 
 // order tells a holder what to hold in total. A holder is a child process that keeps leases and sessions alive, so
 // that the garbage collection of their memory does not slow the workers that are measured.
 type order struct{ Sessions, Leases int }
 
-// hold returns when the holder of a target has this many sessions and leases. The first call starts the holder.
-func (t *target) hold(o order) (err error) {
-	if t.holder == nil {
-		settings := childSettings{Kind: t.kind.Name, Address: t.peer.Address(), Holds: true}
-		if t.holder, err = startChild(context.Background(), settings); err != nil {
+// holder is a running holder.
+type holder struct {
+	*child
+	answers *json.Decoder
+}
+
+// hold returns when the holders of a target have this many sessions, which share the leases evenly. It starts a holder
+// for each maxSessions.
+func (t *target) hold(o order) error {
+	for i := 0; i*maxSessions < o.Sessions; i++ {
+		if i == len(t.holders) {
+			started, err := startChild(context.Background(),
+				childSettings{Kind: t.kind.Name, Address: t.peer.Address(), Holds: true})
+			if err != nil {
+				return err
+			}
+			t.holders = append(t.holders, &holder{started, json.NewDecoder(started.out)})
+		}
+		sessions := min(maxSessions, o.Sessions-i*maxSessions)
+		if err := t.holders[i].hold(order{Sessions: sessions, Leases: o.Leases / o.Sessions * sessions}); err != nil {
 			return err
 		}
-		t.answers = json.NewDecoder(t.holder.out)
 	}
-	if err := json.NewEncoder(t.holder.in).Encode(o); err != nil {
+	return nil
+}
+
+// hold returns when the holder has carried out an order.
+func (h *holder) hold(o order) error {
+	if err := json.NewEncoder(h.in).Encode(o); err != nil {
 		return fmt.Errorf("tell the holder to hold %d leases: %w", o.Leases, err)
 	}
 	var failed string
-	if err := t.answers.Decode(&failed); err != nil {
+	if err := h.answers.Decode(&failed); err != nil {
 		return fmt.Errorf("read the answer of the holder: %w", err)
 	}
 	if failed != "" {
@@ -45,11 +67,11 @@ func (t *target) hold(o order) (err error) {
 	return nil
 }
 
-// stop ends the servers, and at once the holder that used them.
+// stop ends the servers, and at once the holders that used them.
 func (t *target) stop() {
-	if t.holder != nil {
-		_ = t.holder.cmd.Process.Kill()
-		_ = t.holder.cmd.Wait()
+	for _, h := range t.holders {
+		_ = h.cmd.Process.Kill()
+		_ = h.cmd.Wait()
 	}
 	t.peer.Stop()
 }
@@ -71,7 +93,7 @@ func holdOrders(ctx context.Context, target load.Target, in io.Reader, out io.Wr
 		clients = append(clients, more...)
 		if err == nil {
 			err = inParallel(takers, o.Leases-taken, func(i int) error {
-				_, err := clients[(taken+i)%len(clients)].Acquire(ctx, "held/"+strconv.Itoa(taken+i))
+				_, err := clients[(taken+i)%len(clients)].Acquire(ctx, fmt.Sprintf("held/%d/%d", os.Getpid(), taken+i))
 				return err
 			})
 			taken = max(taken, o.Leases)

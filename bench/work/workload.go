@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,8 +32,7 @@ type workload struct {
 type target struct {
 	kind    peers.Kind
 	peer    peers.Peer
-	holder  *child // nil until the first call of hold
-	answers *json.Decoder
+	holders []*holder
 }
 
 // clients returns the number of clients that users of the service have.
