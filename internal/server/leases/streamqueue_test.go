@@ -94,7 +94,8 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	}
 }
 
-// A message with more operations than slots is served, even if all of them are refused at once.
+// A message with more operations than slots is served, even if all of them are refused at once. It does not
+// wait for a heartbeat, which would send the answers, too.
 func TestRefusedOperationsFreeTheirSlots(t *testing.T) {
 	t.Parallel()
 	s := newTestService(t)
@@ -107,11 +108,13 @@ func TestRefusedOperationsFreeTheirSlots(t *testing.T) {
 		client.message.Operations = append(client.message.Operations,
 			&pb.Operation{Id: uint64(i), Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{}}})
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Session(client) }()
+	st := newStream(s.Service, client)
+	require.True(t, st.alive.Stop())
+	done := make(chan struct{})
+	go func() { st.receive(); st.close(); close(done) }()
 	require.Eventually(t, func() bool { return client.answers.Load() == operations }, time.Minute, time.Millisecond)
 	cancel()
-	require.NoError(t, testserver.Receive(t, ended))
+	testserver.Receive(t, done)
 }
 
 // A client that does not read its notices loses its stream.
@@ -147,7 +150,9 @@ func TestUnreadNoticesEndTheStream(t *testing.T) {
 	for range maxAnswers + 1 { // the sender may have taken a message
 		one()
 	}
-	require.ErrorIs(t, wire.FromStatus(testserver.Receive(t, ended)), engine.ErrLimit)
+	err = testserver.Receive(t, ended)
+	require.ErrorIs(t, wire.FromStatus(err), engine.ErrLimit)
+	require.ErrorContains(t, err, "unread notices")
 }
 
 // pacedClient is the stream that the chain passes to a handler.
@@ -177,6 +182,24 @@ func TestIdleStreamHasNoGoroutine(t *testing.T) {
 		st.close()
 		time.Sleep(10 * clientcore.HeartbeatInterval)
 		require.Len(t, server.messages, 11, "a closed stream sends nothing")
+	})
+}
+
+// A notice that arrives while another message is being sent is sent next, not with the next heartbeat.
+func TestNoticeWhileSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse)} // blocks until it is read
+		chain := calls.New(calls.Config{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())})
+		st := newStream(New(chain, nil, Signing{}), server)
+		began := time.Now()
+		for range 3 {
+			st.notify(engine.NewSessionID(), 1, engine.ErrTaken)
+			synctest.Wait()
+		}
+		require.Len(t, (<-server.messages).Notices, 1)
+		require.Len(t, (<-server.messages).Notices, 2)
+		require.Zero(t, time.Since(began))
+		st.close()
 	})
 }
 
