@@ -177,7 +177,7 @@ func (c *cases) after(p *comparison, command machine.Command, v view, result mac
 		c.hit(result.Code == machine.Done && command.By > 0, "floor: raised")
 		c.hit(result.Code == machine.Exhausted, "floor: exhausted")
 	default:
-		c.topology(p, command, v.topologyView, result, events)
+		c.topology(p, command, v.topologyView, result)
 	}
 	c.delays(p, v, events)
 	p.remember(command, result, events)
@@ -272,9 +272,18 @@ func (c *cases) session(id engine.SessionID, v view, result machine.Result) {
 
 // end counts the cases of an EndRequests.
 func (c *cases) end(p *comparison, v view, result machine.Result, events []machine.Event, granted int) {
-	ended := map[uint64]bool{}
+	ended, cancelled := map[uint64]bool{}, 0
+	c.hit(len(events) > 0 && events[0].Type == machine.EventGranted, "migration: a waiter granted after its lock left")
 	for _, e := range events {
+		if e.Type == machine.EventCancelled && p.machine.SessionInfo(e.Session).Incarnation == e.Incarnation {
+			c.hit(true, "migration: waiters cancelled")
+			c.hit(p.machine.Count().Waiters > 0 && result.Code == machine.Ending, "migration: waiters left")
+			cancelled++
+			continue
+		}
 		switch e.Type {
+		case machine.EventGranted:
+			c.hit(cancelled > 0, "migration: a cancelled waiter unblocks others")
 		case machine.EventReleased, machine.EventExpired, machine.EventCancelled:
 			ended[e.Incarnation] = true
 			now := p.machine.SessionInfo(e.Session).Incarnation

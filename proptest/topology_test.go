@@ -186,7 +186,8 @@ var interestingTopology = []string{
 	"migration: begun to efficiency", "migration: begun to correctness", "migration: begun by a deletion",
 	"migration: begun under another",
 	"migration: a prefix left another one", "migration: waiters cancelled",
-	"migration: a cancelled waiter unblocks others", "migration: holders broken", "migration: holders left",
+	"migration: a cancelled waiter unblocks others", "migration: waiters left",
+	"migration: a waiter granted after its lock left", "migration: holders broken", "migration: holders left",
 	"migration: delay ended",
 	"migration: repeated", "migration: now set later", "migration: other policy for the same mode",
 	"migration: other direction refused", "migration: exhausted",
@@ -235,14 +236,13 @@ func (v topologyView) has(prefix string) bool {
 }
 
 // topology counts the cases of a command that changes the topology.
-func (c *cases) topology(p *comparison, command machine.Command, v topologyView, result machine.Result,
-	events []machine.Event) {
+func (c *cases) topology(p *comparison, command machine.Command, v topologyView, result machine.Result) {
 	now := topologyOf(p.machine)
 	done, changed := result.Code == machine.Done, now.Version != v.Version
 	switch command := command.(type) {
 	case *machine.SetPolicy:
 		c.hit(done, "policy: set")
-		c.changedPolicy(command.Policy.Prefix, v, now, result, events)
+		c.changedPolicy(command.Policy.Prefix, v, now, result)
 		old := v.move(command.Policy.Prefix)
 		c.hit(old != nil && done && !changed, "migration: repeated")
 		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now,
@@ -251,7 +251,7 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 		c.hit(done, "policy: deleted")
 		c.hit(result.Code == machine.NotHeld, "policy: not there")
 		c.hit(result.Code == machine.Migrating && v.move(command.Prefix) == nil, "policy: refused, the parent is migrating")
-		c.changedPolicy(command.Prefix, v, now, result, events)
+		c.changedPolicy(command.Prefix, v, now, result)
 	case *machine.AbortMigration:
 		c.hit(done, "migration: aborted")
 		c.hit(done && v.move(command.Prefix).Version > 0 && now.has(command.Prefix), "migration: aborted, keeps a policy")
@@ -302,7 +302,7 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 }
 
 // changedPolicy counts the migrations that a policy began or met.
-func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result, events []machine.Event) {
+func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result) {
 	old, mv := v.move(prefix), now.move(prefix)
 	c.hit(result.Code == machine.Outdated, "policy: outdated")
 	c.hit(result.Code == machine.Migrating && old != nil, "migration: other direction refused")
@@ -322,16 +322,6 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 		c.hit(mv.Delete, "migration: begun by a deletion")
 		c.hit(above, "migration: begun under another")
 	}
-	cancelled := 0
-	for _, e := range events {
-		switch e.Type {
-		case machine.EventCancelled:
-			cancelled++
-		case machine.EventGranted:
-			c.hit(cancelled > 0, "migration: a cancelled waiter unblocks others")
-		}
-	}
-	c.hit(cancelled > 0, "migration: waiters cancelled")
 }
 
 // movesAbove reports whether the policy of the next shorter prefix is migrating.

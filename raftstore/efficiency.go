@@ -15,6 +15,12 @@ func (n *Node) Efficiency() (e machine.Efficiency) {
 	return e
 }
 
+// Ceiling returns the largest token that the Redis nodes may accept, as far as this node knows.
+func (n *Node) Ceiling() (token fencing.Token) {
+	n.fsm.Read(func(m *machine.Machine) { token = m.Ceiling() })
+	return token
+}
+
 // SetFleet sets the Redis nodes of efficiency mode. The first fleet takes effect at once,
 // a later one when FinishFleet is called. Setting the current fleet cancels a change in
 // progress. If version is not 0 and the topology has another version, SetFleet returns

@@ -44,10 +44,12 @@ func (c *LogChecker) Routed(routes map[fencing.Resource]Route, floor, ceiling fe
 		}
 	}
 	c.routes = routes
-	for _, p := range c.waiters {
+	for i, p := range c.waiters {
 		for _, name := range p.request.Resources {
-			if !routes[name].serves() {
+			if r := routes[name]; r.Mode == engine.Efficiency {
 				return violated(Closed, "attempt %d waits for %q", p.attempt.Nonce, name)
+			} else if r.Moving {
+				c.waiters[i].moved = true
 			}
 		}
 	}

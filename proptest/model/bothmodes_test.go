@@ -96,8 +96,14 @@ func TestLogCheckerBothModes(t *testing.T) {
 	}
 	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 1, "a")))
 	require.NoError(t, checker.Observe(event(model.WasQueued, bob, 1, 0, "a")))
-	require.Error(t, checker.Routed(map[fencing.Resource]model.Route{"a": moving}, 1, step+1),
-		"no attempt waits for a migrating lock")
+	require.NoError(t, checker.Routed(map[fencing.Resource]model.Route{"a": moving}, 1, step+1))
+	requireViolation(t, model.Closed, checker.AllEnded()) // an attempt waits for a migrating lock
+	requireViolation(t, model.Closed, checker.Routed(map[fencing.Resource]model.Route{"a": efficiency}, 1, step+1))
+	require.NoError(t, checker.Routed(map[fencing.Resource]model.Route{"a": correctness}, 1, step+1))
+	require.NoError(t, checker.Observe(event(model.WasReleased, ann, 1, 1, "a")))
+	require.NoError(t, checker.CheckWaiters(), "it may be granted later")
+	require.NoError(t, checker.AllEnded())
+	requireViolation(t, model.WakeUp, checker.CheckWaiters())
 }
 
 // TestModelMigrations is a run that a reader can follow with docs/REDLOCK.md at hand.
@@ -115,7 +121,8 @@ func TestModelMigrations(t *testing.T) {
 	// To efficiency: waiters are cancelled, the holder releases, Redis continues above it.
 	does(model.Granted, model.WasGranted)(m.Acquire(me, want(1, engine.Exclusive, "a")))
 	does(model.Queued, model.WasQueued)(m.Acquire(me, want(2, engine.Exclusive, "a")))
-	does(model.Done, model.WasCancelled)(m.SetPolicy(efficiency, 0, false))
+	does(model.Done)(m.SetPolicy(efficiency, 0, false))
+	does(model.Done, model.WasCancelled)(m.EndRequests(1))
 	does(model.Migrating)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	does(model.Migrating)(m.SetPolicy(correctness, 0, false))
 	does(model.Busy)(m.FinishMigration("a", 1, 0))

@@ -27,13 +27,13 @@ func mayOvertake(later, earlier engine.Request) bool {
 }
 
 // mayHold is the grant rule: no resource has a conflicting holder, an earlier
-// conflicting waiter or a lock-delay, and a permit has a free slot.
+// conflicting waiter or a lock-delay, none is migrating, and a permit has a free slot.
 func (m *Model) mayHold(a *record) bool {
 	if m.lastToken == fencing.MaxToken || m.hasEnded(a.session) {
 		return false
 	}
 	for _, name := range a.request.Resources {
-		if m.delays[name] != 0 {
+		if m.delays[name] != 0 || m.migrating(name) {
 			return false
 		}
 	}
@@ -67,7 +67,9 @@ func (m *Model) freeSlot(request engine.Request) int {
 
 // grantWaiters grants all waiters that may be granted, one after the other. The freed
 // names determine the order. Tokens of different resources are not comparable, so no
-// guarantee depends on that order, but replicas must agree on it.
+// guarantee depends on that order, but replicas must agree on it. A waiter for other names that a
+// sweep has not visited yet, because their migration was aborted before, is granted when the sweep
+// comes by.
 func (m *Model) grantWaiters(freed ...fencing.Resource) {
 	slices.Sort(freed)
 	for {
@@ -81,6 +83,9 @@ func (m *Model) grantWaiters(freed ...fencing.Resource) {
 				return slices.Contains(a.request.Resources, name)
 			})
 			if rank < 0 {
+				if slices.ContainsFunc(a.request.Resources, m.unswept) {
+					continue
+				}
 				rank = len(freed)
 			}
 			if next == nil || rank < best {

@@ -46,6 +46,7 @@ type party struct {
 	request engine.Request
 	token   fencing.Token
 	slot    int
+	moved   bool // a waiter for a lock that began to move: it may be granted or cancelled later
 }
 
 // LogChecker checks the events of a lock service in log order. Its state is derived
@@ -86,12 +87,20 @@ func (c *LogChecker) RaiseFloor(floor fencing.Token) { c.last = max(c.last, floo
 // what it held and keeps its places in the queues, but nothing is granted to it.
 func (c *LogChecker) SessionEnded(s Session) { c.ended[s] = true }
 
-// AllEnded checks that no ended session holds or waits.
+// AllEnded checks that no ended session holds or waits, and that nobody waits for a lock that moves.
 func (c *LogChecker) AllEnded() error {
 	for _, p := range slices.Concat(c.waiters, c.holders) {
 		if c.ended[p.attempt.Session] {
 			return violated(Complete, "session %s ended, but its attempt %d did not", p.attempt.Session.ID, p.attempt.Nonce)
 		}
+	}
+	for i, p := range c.waiters {
+		for _, name := range p.request.Resources {
+			if !c.routes[name].serves() {
+				return violated(Closed, "attempt %d waits for %q", p.attempt.Nonce, name)
+			}
+		}
+		c.waiters[i].moved = false
 	}
 	return nil
 }
@@ -224,7 +233,7 @@ func (c *LogChecker) CheckWaiters() error {
 		return nil
 	}
 	for i, p := range c.waiters {
-		if !c.ended[p.attempt.Session] && c.obstacle(p, c.waiters[:i]) == nil {
+		if !c.ended[p.attempt.Session] && !p.moved && c.obstacle(p, c.waiters[:i]) == nil {
 			return violated(WakeUp, "attempt %d of session %s", p.attempt.Nonce, p.attempt.Session.ID)
 		}
 	}

@@ -52,6 +52,7 @@ type Model struct {
 	lastToken       fencing.Token
 	version         uint64                           // of policies and fleet
 	rules           map[string]*rule                 // by prefix
+	sweeps          map[string]fencing.Resource      // by prefix, and the last lock that was visited
 	sessions        map[engine.SessionID]SessionInfo // the open ones
 	ending          []ending                         // sessions that have ended, in the order of their ends
 	lastIncarnation uint64                           // of any session
@@ -72,7 +73,8 @@ type Model struct {
 // New returns an empty model.
 func New() *Model {
 	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]SessionInfo{}, lives: map[string]Life{},
-		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
+		sweeps: map[string]fencing.Resource{}, members: map[string]string{}, ended: map[Attempt]bool{},
+		delays: map[fencing.Resource]uint64{}}
 }
 
 // Lead begins a new generation.
@@ -124,7 +126,7 @@ func (m *Model) EndSessions() (Outcome, []Event) {
 // its waiters before its holders, and then those of the next. The requests may be for at most
 // limit locks in total, but one request may always end. Nothing is granted in between. A
 // session of which some requests have ended, and others not, goes to the end of the line. What
-// is left of limit is for locks that migrate now.
+// is left of limit is for the sweeps of locks that migrate.
 func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 	m.events = nil
 	var freed []fencing.Resource
@@ -148,7 +150,7 @@ func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 		m.ending = slices.Concat(m.ending[1:], m.ending[:1])
 	}
 	m.grantWaiters(freed...)
-	if m.breakSome(limit-len(freed)) || len(m.ending) > 0 {
+	if m.sweepSome(limit-len(freed)) || len(m.ending) > 0 {
 		return Outcome{Code: Ending}, m.events
 	}
 	return Outcome{Code: Done}, m.events

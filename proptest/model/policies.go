@@ -164,8 +164,8 @@ func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, 
 	return m.migrate(prefix, &migration{from: r.mode(), to: above.mode()}, now)
 }
 
-// migrate begins a migration: from now on these locks are not granted. Waiters are
-// cancelled. Redis must continue above all tokens that were granted here.
+// migrate begins a migration: from now on these locks are not granted. EndRequests cancels
+// their waiters. Redis must continue above all tokens that were granted here.
 func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Event) {
 	if mv.to == engine.Efficiency {
 		if max(m.redis.Ceiling, m.lastToken)+step > fencing.MaxToken {
@@ -180,17 +180,9 @@ func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Even
 		m.rules[prefix] = &rule{}
 	}
 	m.rules[prefix].migration = mv
-	var freed []fencing.Resource
-	for _, name := range m.locksOf(prefix) {
-		for _, a := range m.requests {
-			if a.state == waiting && slices.Contains(a.request.Resources, name) {
-				m.emit(WasCancelled, a)
-				a.state = over // but not ended: the client may repeat it
-				freed = append(freed, a.request.Resources...)
-			}
-		}
+	if mv.from == engine.Correctness {
+		m.startSweep(prefix)
 	}
-	m.grantWaiters(freed...)
 	return m.is(Done), m.events
 }
 
@@ -199,44 +191,10 @@ func (m *Model) hurry(prefix string, now bool) {
 	if mv := m.rules[prefix].migration; now && !mv.now {
 		mv.now = true
 		m.version++
-	}
-}
-
-// breakSome revokes grants of the prefixes that migrate to efficiency mode now, and ends their
-// lock-delays, without new ones: for at most limit locks, but one request may always end if
-// limit is not 0. Of each prefix it takes locks by name, until one of them does not fit. It
-// reports whether any are left.
-func (m *Model) breakSome(limit int) (left bool) {
-	var freed []fencing.Resource
-	fits := func(locks int) bool { return len(freed) < limit && (len(freed) == 0 || len(freed)+locks <= limit) }
-	for _, prefix := range slices.Sorted(maps.Keys(m.rules)) {
-		if mv := m.rules[prefix].migration; mv == nil || !mv.now || mv.to != engine.Efficiency {
-			continue
-		}
-		for _, name := range m.locksOf(prefix) {
-			for _, holder := range m.Inspect(name).Holders {
-				a := m.holder(holder.Token)
-				if !fits(len(a.request.Resources)) {
-					break
-				}
-				m.emit(WasBroken, a)
-				a.state = over
-				m.ended[Attempt{a.session, a.request.Nonce}] = true
-				freed = append(freed, a.request.Resources...)
-			}
-			if m.delays[name] != 0 && fits(1) {
-				delete(m.delays, name)
-				m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
-				freed = append(freed, name)
-			}
-			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
-				left = true
-				break
-			}
+		if mv.from == engine.Correctness {
+			m.startSweep(prefix)
 		}
 	}
-	m.grantWaiters(freed...)
-	return left
 }
 
 // AbortMigration aborts a migration. Its locks keep their mode and policy. A prefix without a
@@ -266,12 +224,10 @@ func (m *Model) FinishMigration(prefix string, version uint64, granted fencing.T
 	}
 	mv := r.migration
 	if mv.to == engine.Efficiency {
-		for _, name := range m.locksOf(prefix) {
-			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
-				o := m.is(Busy)
-				o.Resource = name
-				return o, nil
-			}
+		if used := m.locksOf(prefix); len(used) > 0 {
+			o := m.is(Busy)
+			o.Resource = used[0]
+			return o, nil
 		}
 	} else {
 		if len(m.redis.Fleet.Addresses) > 0 && !m.redis.Ready {
@@ -306,14 +262,8 @@ func (m *Model) Migrations() []Migration {
 		if mv == nil {
 			continue
 		}
-		closed := 0
-		for _, name := range m.locksOf(prefix) {
-			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
-				closed++
-			}
-		}
 		all = append(all, Migration{Prefix: prefix, From: mv.from, To: mv.to, Version: mv.version, Now: mv.now,
-			Delete: mv.policy == nil, Holders: closed})
+			Delete: mv.policy == nil, Holders: len(m.locksOf(prefix))})
 	}
 	return all
 }
@@ -324,7 +274,7 @@ type Migration struct {
 	From, To    engine.Mode
 	Version     uint64
 	Now, Delete bool
-	Holders     int // locks that are held or in a lock-delay
+	Holders     int // locks that are held, waited for or in a lock-delay
 }
 
 // locksOf returns the locks in use whose longest prefix is this one, sorted.

@@ -138,8 +138,10 @@ func cancelled(m *machine.Machine, c machine.Command, e *machine.Event) (machine
 		return machine.Result{}, fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, e.Nonce)
 	case *machine.Acquire:
 		return machine.Result{}, fmt.Errorf("%w: a copy of attempt %d did not wait", engine.ErrHeld, e.Nonce)
-	case *machine.SetPolicy, *machine.DeletePolicy:
-		return m.Routable(e.Resources), nil
+	case *machine.EndRequests:
+		if m.SessionInfo(e.Session).Incarnation == e.Incarnation { // the session is open
+			return m.Routable(e.Resources), nil
+		}
 	}
 	return machine.Result{}, engine.ErrExpired
 }

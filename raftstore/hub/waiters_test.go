@@ -83,6 +83,7 @@ func TestMigrationEndsWaits(t *testing.T) {
 	require.Equal(t, machine.Done, r.apply(&machine.SetFleet{Fleet: fleet}).Code)
 	policy := engine.Policy{Prefix: "a", Mode: engine.Efficiency}
 	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: policy}).Code)
+	require.Equal(t, machine.Done, r.apply(&machine.EndRequests{Max: 1}).Code)
 	result, err := requireEnded(t, w)
 	require.NoError(t, err)
 	require.Equal(t, machine.Migrating, result.Code)

@@ -206,7 +206,7 @@ func (c *EndSessions) apply(m *Machine) Result {
 		m.endSession(m.sessions[id], EventExpired)
 	}
 	m.endRequests(math.MaxInt)
-	m.breakHolders(math.MaxInt)
+	m.sweep(math.MaxInt32)
 	m.order = max(m.order, c.Above) + orderStep
 	return Result{Code: Done}
 }
@@ -267,7 +267,7 @@ func (m *Machine) grantable(r *request, behind *lock) bool {
 			return false
 		}
 	}
-	return true
+	return len(m.migrations) == 0 || !slices.ContainsFunc(r.resources, m.isMigrating)
 }
 
 // grant makes a request a holder. The request is not in a queue any more. free has the slots

@@ -32,6 +32,9 @@ func (m *Machine) check() error {
 		if m.modeOf(name) != engine.Correctness {
 			return fmt.Errorf("lock %q is in use and in efficiency mode", string(name))
 		}
+		if mv := m.migrations[m.policies.Match(name).Prefix]; mv != nil && (mv.now || len(l.queue) > 0) && !m.unswept(name) {
+			return fmt.Errorf("lock %q migrates, and is in use or waited for", string(name))
+		}
 		if l.delay > m.order || orders[l.delay] {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
@@ -154,8 +157,6 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return m.modeOf(name) != engine.Correctness
 		}):
 			return fmt.Errorf("attempt %d has a lock in efficiency mode", r.nonce)
-		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMigrating):
-			return fmt.Errorf("attempt %d waits for a lock in a migration", r.nonce)
 		}
 		orders[r.order] = true
 		tokens[r.token] = true
@@ -188,7 +189,7 @@ func (m *Machine) checkLock(l *lock) error {
 		switch {
 		case w.token != fencing.None || i > 0 && l.queue[i-1].order >= w.order:
 			return fmt.Errorf("waiter %d is out of order", i)
-		case m.grantable(w, nil):
+		case m.grantable(w, nil) && !slices.ContainsFunc(w.resources, m.unswept):
 			return fmt.Errorf("waiter %d could be granted", i)
 		}
 	}

@@ -82,12 +82,12 @@ type Expire struct {
 // MaxEndRequests is the maximum of EndRequests.Max: some milliseconds of work.
 const MaxEndRequests = 500
 
-// EndRequests ends requests of sessions that have ended, the session that ended first comes
-// first, and then leases and delays of locks that migrate to efficiency mode now. It ends at
-// most Max of them, and a request for several locks counts as several, so the end of a large
-// session, or the migration of many locks, does not delay the commands of others. The Result is
-// Ending if any are left. Each entry in which sessions end or a migration begins has one, and
-// the leader proposes further ones.
+// EndRequests ends requests of sessions that have ended, the session that ended first comes first,
+// and then waiting requests for locks that migrate to efficiency mode, and leases and delays of
+// those that migrate now. It ends at most Max of them, and a request for several locks counts as
+// several, so the end of a large session, or the migration of many locks, does not delay the
+// commands of others. The Result is Ending if any are left. Each entry in which sessions end or a
+// migration begins has one, and the leader proposes further ones.
 type EndRequests struct {
 	Max int
 }

@@ -34,8 +34,9 @@
 // No command does unbounded work. A session ends in two steps: [CloseSession] or [Expire]
 // removes it, and [EndRequests] ends its requests, some at a time. Until then its leases
 // are held, and its waiting requests keep their places but are not granted. Another
-// incarnation may be opened in the meantime. [EndRequests] also ends the leases of locks that
-// migrate to efficiency mode without waiting for their holders.
+// incarnation may be opened in the meantime. [EndRequests] also sweeps the locks that migrate to
+// efficiency mode: it cancels their waiters, which are not granted until then, and ends their
+// leases if the migration does not wait for them.
 //
 // Clients choose the ids of their sessions, so that they can repeat a request to open
 // one. A copy of that request may arrive after the session has ended. It then opens

@@ -47,7 +47,7 @@ func (m *Machine) forget(s *session) {
 
 func (c *EndRequests) apply(m *Machine) Result {
 	gone, freed := m.endRequests(c.Max)
-	m.breakHolders(c.Max - freed)
+	m.sweep(c.Max - freed)
 	result := Result{Code: Done, Gone: gone}
 	if m.HasEnding() {
 		result.Code = Ending
@@ -92,15 +92,8 @@ func (m *Machine) endRequests(limit int) (gone []Incarnation, freed int) {
 func (m *Machine) Ending(incarnation uint64) bool { return m.ending.numbers[incarnation] != nil }
 
 // HasEnding reports whether an EndRequests is necessary: a session has ended and still has
-// requests, or the leases of locks that migrate now may not have ended.
-func (m *Machine) HasEnding() bool {
-	for _, prefix := range sortedKeys(m.migrations) {
-		if m.migrations[prefix].breaking {
-			return true
-		}
-	}
-	return len(m.ending.queue) > 0
-}
+// requests, or a sweep is not complete.
+func (m *Machine) HasEnding() bool { return len(m.sweeps) > 0 || len(m.ending.queue) > 0 }
 
 // endAttempt marks an attempt as ended, unless its session has ended.
 func (m *Machine) endAttempt(s *session, nonce engine.Nonce) {

@@ -74,7 +74,8 @@ func (m *Machine) Image() *Image {
 	i := &Image{source: m, number: m.images, sessionsLeft: len(m.everySession.list),
 		requestsLeft: len(m.everyRequest.list),
 		machine: Machine{generation: m.generation, lastToken: m.lastToken, order: m.order, version: m.version,
-			migrations: map[string]*migration{}, memberAPI: maps.Clone(m.memberAPI), efficiency: m.efficiency}}
+			migrations: map[string]*migration{}, sweeps: maps.Clone(m.sweeps), memberAPI: maps.Clone(m.memberAPI),
+			efficiency: m.efficiency}}
 	i.machine.lives, i.machine.open = slices.Clone(m.lives), slices.Clone(m.open)
 	for _, prefix := range sortedKeys(m.migrations) {
 		copied := *m.migrations[prefix]

@@ -17,11 +17,13 @@ import (
 //  2. holders of one lock are of one kind, which is not exclusive if there are
 //     several; permits have different slots, and all requests for permits of a lock
 //     name the same number of permits;
-//  3. waiters are in ascending order, and none of them could be granted;
+//  3. waiters are in ascending order, and none of them could be granted, unless a sweep
+//     has not visited one of its locks yet;
 //  4. a lock has holders, waiters or a delay;
 //  5. an attempt that has ended is not live;
 //  6. every policy names a mode; all locks in use are in correctness mode, and a lock
-//     in a migration has no waiters;
+//     in a migration has no waiters, and is not in use if the migration does not wait, unless a sweep
+//     has not visited it yet;
 //  7. a policy has a next mode if and only if there is a migration for its prefix;
 //  8. every token that the log has assigned to the Redis nodes is at most ceiling, and
 //     floor is at most ceiling;
@@ -35,9 +37,10 @@ type Machine struct {
 	lastToken  fencing.Token
 	order      uint64 // the last number given to a request, a delay or an incarnation
 	policies   engine.Policies
-	version    uint64                // of the topology: policies, migrations, fleet and readiness
-	migrations map[string]*migration // by the prefix of their policy
-	memberAPI  map[string]string     // the API addresses of the members, by ID
+	version    uint64                      // of the topology: policies, migrations, fleet and readiness
+	migrations map[string]*migration       // by the prefix of their policy
+	sweeps     map[string]fencing.Resource // by prefix, and the last lock that was visited; see startSweep
+	memberAPI  map[string]string           // the API addresses of the members, by ID
 	efficiency
 	sessions map[engine.SessionID]*session // the open ones
 	ending   endings
@@ -60,7 +63,8 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{},
+		migrations: map[string]*migration{}, sweeps: map[string]fencing.Resource{}, memberAPI: map[string]string{},
+		usage:   map[string]*usage{},
 		delayed: map[fencing.Resource]uint64{},
 		ending:  endings{numbers: map[uint64]*session{}}}
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"iter"
 	"strings"
 	"time"
 
@@ -19,8 +18,6 @@ type migration struct {
 	target  engine.Policy // the policy after the migration, unless delete
 	before  engine.Policy // the policy before the migration, if existed
 	existed bool          // there was a policy before
-
-	breaking bool // locks that now ends may be left; false if none is. Not in a snapshot
 }
 
 // Migration describes a migration in progress.
@@ -34,9 +31,13 @@ type Migration struct {
 	Now bool
 	// Delete: the policy is removed when the migration is complete.
 	Delete bool
-	// Holders is the number of affected locks that are still held or delayed.
+	// Holders is the number of affected locks that are still held, delayed or waited for, at most
+	// MaxHolders: no further ones are counted.
 	Holders int
 }
+
+// MaxHolders is the maximum of Migration.Holders. It bounds the time of a read.
+const MaxHolders = 1000
 
 // Migrations returns the migrations in progress, by prefix.
 func (m *Machine) Migrations() []Migration {
@@ -44,8 +45,10 @@ func (m *Machine) Migrations() []Migration {
 	for _, prefix := range sortedKeys(m.migrations) {
 		mv, entry := m.migrations[prefix], m.entry(prefix)
 		holders := 0
-		for range m.closedLocks(prefix) {
-			holders++
+		for range m.locksOf(prefix) {
+			if holders++; holders == MaxHolders {
+				break
+			}
 		}
 		list = append(list, Migration{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
 			Delete: mv.delete, Holders: holders})
@@ -136,18 +139,20 @@ func (m *Machine) beginMigration(prefix string, entry engine.Policy, mv *migrati
 	m.migrations[prefix] = mv
 	m.policies = m.policies.With(entry)
 	if entry.Mode == engine.Correctness {
-		m.cancelWaiters(prefix)
-		mv.breaking = now
+		m.startSweep(prefix)
 	}
 	return Result{Code: Done, Version: m.version}
 }
 
-// hasten sets now on a migration in progress. EndRequests then ends the leases of its locks.
+// hasten sets now on a migration in progress. A sweep then ends the leases of its locks.
 func (m *Machine) hasten(prefix string, mv *migration, now bool) {
 	if !now || mv.now {
 		return
 	}
-	mv.now, mv.breaking = true, m.entry(prefix).Mode == engine.Correctness
+	mv.now = true
+	if m.entry(prefix).Mode == engine.Correctness {
+		m.startSweep(prefix)
+	}
 	m.version++
 }
 
@@ -177,8 +182,8 @@ func (c *FinishMigration) apply(m *Machine) Result {
 	}
 	to := m.entry(c.Prefix).Next
 	if to == engine.Efficiency {
-		for closed := range m.closedLocks(c.Prefix) {
-			return Result{Code: Busy, Resource: closed, Version: m.version}
+		for used := range m.locksOf(c.Prefix) {
+			return Result{Code: Busy, Resource: used, Version: m.version}
 		}
 	} else {
 		if !m.ready && !m.fleet.IsZero() { // a log that was rolled back may have forgotten its ceiling
@@ -209,97 +214,6 @@ func (m *Machine) leaveTo(prefix string, mode engine.Mode) {
 		return
 	}
 	m.policies = m.policies.With(engine.Policy{Prefix: prefix, Mode: mode})
-}
-
-// cancelWaiters removes all waiters for locks of a migrating prefix. Their attempts have
-// not ended and may be repeated.
-func (m *Machine) cancelWaiters(prefix string) {
-	if m.waiters == 0 { // the search would take long if many locks are held
-		return
-	}
-	var freed []fencing.Resource
-	for _, name := range m.locksOf(prefix) {
-		for l := m.locks[name]; len(l.queue) > 0; {
-			r := l.queue[0]
-			freed = append(freed, r.resources...)
-			m.remove(r, EventCancelled)
-		}
-	}
-	m.grantFreed(freed)
-}
-
-// breakHolders ends leases and lock delays of the prefixes that migrate now, for at most limit
-// locks, or one request for more. No lock delay begins, because the operator requested no wait.
-func (m *Machine) breakHolders(limit int) {
-	var freed []fencing.Resource
-	fits := func(locks int) bool { return len(freed) < limit && (len(freed) == 0 || len(freed)+locks <= limit) }
-	for _, prefix := range sortedKeys(m.migrations) {
-		mv := m.migrations[prefix]
-		if !mv.breaking {
-			continue
-		}
-		mv.breaking = false
-		for name := range m.closedLocks(prefix) {
-			l := m.locks[name]
-			for len(l.holders) > 0 && fits(len(l.holders[0].resources)) {
-				r := l.holders[0]
-				freed = append(freed, r.resources...)
-				m.remove(r, EventBroken)
-				m.endAttempt(r.session, r.nonce)
-			}
-			if l.delay != 0 && fits(1) {
-				m.openLock(name, l)
-				freed = append(freed, name)
-			}
-			if l.closed() {
-				mv.breaking = true
-				break
-			}
-		}
-	}
-	m.grantFreed(freed)
-}
-
-// locksOf returns the locks in use for which the policy with this prefix is the
-// longest match, in ascending order.
-func (m *Machine) locksOf(prefix string) (list []fencing.Resource) {
-	for _, name := range m.names.page(prefix, "", len(m.locks), m.locks) {
-		if m.policies.For(name).Prefix == prefix {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-// closedLocks returns the locks of locksOf that are held or delayed, in ascending order. It
-// does not read all locks to find the first ones.
-func (m *Machine) closedLocks(prefix string) iter.Seq[fencing.Resource] {
-	const piece = 1000
-	return func(yield func(fencing.Resource) bool) {
-		for after := fencing.Resource(""); ; {
-			page := m.names.page(prefix, after, piece, m.locks)
-			for _, name := range page {
-				if m.locks[name].closed() && m.policies.For(name).Prefix == prefix && !yield(name) {
-					return
-				}
-			}
-			if len(page) < piece {
-				return
-			}
-			after = page[piece-1]
-		}
-	}
-}
-
-// closed reports whether a lock is held or delayed.
-func (l *lock) closed() bool { return len(l.holders) > 0 || l.delay != 0 }
-
-// hasClosed reports whether closedLocks has any.
-func (m *Machine) hasClosed(prefix string) bool {
-	for range m.closedLocks(prefix) {
-		return true
-	}
-	return false
 }
 
 // lookup returns the policy for exactly this prefix.

@@ -23,6 +23,7 @@ const (
 type names struct {
 	blocks [][]fencing.Resource // in order, none empty; some names may be unused
 	fresh  []fencing.Resource   // not in the blocks yet, unsorted
+	read   int                  // the number of names that pages have looked at, for tests of the work of a command
 }
 
 // add adds the name of a new lock.
@@ -109,6 +110,7 @@ func (n *names) page(prefix string, after fencing.Resource, limit int,
 	n.order(locks)
 	first := max(fencing.Resource(prefix), after+"\x00") // the successor of after
 	for i := n.block(first); i < len(n.blocks); {
+		n.read += len(n.blocks[i])
 		block := inUse(n.blocks[i], locks)
 		n.blocks[i] = block
 		if len(block) == 0 {

@@ -57,6 +57,7 @@ func (m *Machine) code(c *codec, parts *stored) {
 	c.fields(&m.generation, &m.lastToken, &m.order, &m.version)
 	list(c, &parts.policies, func(p *engine.Policy) { c.fields(p) })
 	table(c, &m.migrations, c.migration)
+	table(c, &m.sweeps, func(after *fencing.Resource) { c.fields(after) })
 	c.fields(&m.fleet, &m.nextVersion)
 	if m.nextVersion != 0 {
 		c.fields(&m.nextFleet, &m.nextNow, &m.nextForce)
@@ -168,10 +169,6 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 			return fmt.Errorf("lock %q: delay 0", string(name))
 		}
 		m.setDelay(name, m.lock(name), parts.delays[name])
-	}
-	for _, prefix := range sortedKeys(m.migrations) {
-		mv := m.migrations[prefix]
-		mv.breaking = mv.now && m.hasClosed(prefix)
 	}
 	return nil
 }

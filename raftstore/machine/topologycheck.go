@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -26,6 +27,14 @@ func (m *Machine) checkTopology() error {
 	}
 	if moving != len(m.migrations) {
 		return fmt.Errorf("%d migrations, but %d policies are migrating", len(m.migrations), moving)
+	}
+	for _, prefix := range sortedKeys(m.sweeps) {
+		after := m.sweeps[prefix]
+		p := engine.Policy{Prefix: prefix, Mode: engine.Correctness}
+		if (&SetPolicy{Policy: p}).validate() != nil || after != "" &&
+			(after.Validate() != nil || !strings.HasPrefix(string(after), prefix)) {
+			return fmt.Errorf("a sweep of the locks of %q is at %q", prefix, string(after))
+		}
 	}
 	if err := m.checkFleet(); err != nil {
 		return err
@@ -55,8 +64,6 @@ func (m *Machine) checkMigration(entry engine.Policy, mv *migration) error {
 	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix ||
 		mv.before.Mode != entry.Mode):
 		return fmt.Errorf("began with the policy %+v", mv.before)
-	case entry.Next == engine.Efficiency && mv.now && !mv.breaking && m.hasClosed(entry.Prefix):
-		return fmt.Errorf("locks are held although their holders were broken")
 	}
 	return nil
 }

@@ -447,7 +447,7 @@ type Migration struct {
 	Now     bool   `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
 	// What it is waiting for, as text; only the leader knows.
 	WaitingFor string `protobuf:"bytes,6,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	// The number of locks in correctness mode that are still held.
+	// The number of locks in correctness mode that are still in use; 1000 means 1000 or more.
 	Holders       int32 `protobuf:"varint,7,opt,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

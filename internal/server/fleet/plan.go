@@ -307,6 +307,9 @@ func holders(n int) string {
 	if n == 1 {
 		return "1 holder to release"
 	}
+	if n == machine.MaxHolders {
+		return fmt.Sprintf("%d or more holders to release", n)
+	}
 	return fmt.Sprintf("%d holders to release", n)
 }
 

@@ -63,7 +63,7 @@ func (s *Service) signedName(ctx context.Context, name fencing.Resource, token f
 		}
 		// Redis credentials suffice to write any number to the nodes, but the service has
 		// granted none above the ceiling in its log.
-		if ceiling := s.router.Node.Efficiency().Ceiling; token > ceiling {
+		if ceiling := s.router.Node.Ceiling(); token > ceiling {
 			return "", fmt.Errorf("%w: the Redis nodes have token %d, and may accept none above %d; find out who wrote it, "+
 				"unless this member is behind the leader",
 				engine.ErrUnavailable, token, ceiling)
