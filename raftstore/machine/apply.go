@@ -361,6 +361,7 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 		}
 		if l.unused() {
 			delete(m.locks, name)
+			m.names.remove(name)
 		}
 	}
 }

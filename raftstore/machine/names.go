@@ -18,12 +18,14 @@ const (
 // locks. It is not part of the replicated state.
 //
 // Most locks exist only for a short time. So names are sorted late, many at a time, and
-// only if they are still in use. Names of unused locks are removed when a page reaches
-// them, or when there are too many.
+// only if they are still in use. No call works on more than a few blocks and the fresh names.
+//
+// Two blocks that follow each other have more than maxBlock/2 names together, so that more than a
+// quarter of their memory is used.
 type names struct {
-	blocks [][]fencing.Resource // in order, none empty; some names may be unused
-	fresh  []fencing.Resource   // not in the blocks yet, unsorted
-	read   int                  // the number of names that pages have looked at, for tests of the work of a command
+	blocks [][]fencing.Resource // in order, of locks in use; only one block alone may be empty
+	fresh  []fencing.Resource   // not in the blocks yet, unsorted; some may be unused
+	read   int                  // the number of names in all pages so far, for tests of the work of a command
 }
 
 // add adds the name of a new lock.
@@ -36,33 +38,38 @@ func (n *names) add(name fencing.Resource, locks map[fencing.Resource]*lock) {
 
 // order moves the fresh names into the blocks.
 func (n *names) order(locks map[fencing.Resource]*lock) {
-	n.fresh = inUse(n.fresh, locks)
+	n.fresh = slices.DeleteFunc(n.fresh, func(name fencing.Resource) bool { return locks[name] == nil })
 	slices.Sort(n.fresh)
 	for _, name := range slices.Compact(n.fresh) {
 		n.insert(name)
 	}
 	clear(n.fresh)
 	n.fresh = n.fresh[:0]
-	if len(n.blocks) > 8+len(locks)/(maxBlock/4) {
-		n.tighten(locks)
-	}
 }
 
-// tighten rebuilds the blocks when less than a quarter of their capacity is in use, and
-// leaves them three quarters full. Its cost is amortized over the names removed in
-// between.
-func (n *names) tighten(locks map[fencing.Resource]*lock) {
-	old := n.blocks
-	n.blocks = nil
-	for _, block := range old {
-		for _, name := range inUse(block, locks) {
-			last := len(n.blocks) - 1
-			if last < 0 || len(n.blocks[last]) == maxBlock*3/4 {
-				n.blocks = append(n.blocks, make([]fencing.Resource, 0, maxBlock))
-				last++
-			}
-			n.blocks[last] = append(n.blocks[last], name)
-		}
+// remove removes the name of a lock that is not in use any more.
+func (n *names) remove(name fencing.Resource) {
+	if len(n.blocks) == 0 {
+		return
+	}
+	i := n.block(name)
+	at, found := slices.BinarySearch(n.blocks[i], name)
+	if !found { // it is fresh
+		return
+	}
+	n.blocks[i] = slices.Delete(n.blocks[i], at, at+1)
+	n.join(i)
+	n.join(i - 1)
+}
+
+// join joins a block and the next one if they are small, or one of them is empty.
+func (n *names) join(i int) {
+	if i < 0 || i+1 >= len(n.blocks) {
+		return
+	}
+	if a, b := n.blocks[i], n.blocks[i+1]; len(a) == 0 || len(b) == 0 || len(a)+len(b) <= maxBlock/2 {
+		n.blocks[i] = append(a, b...)
+		n.blocks = slices.Delete(n.blocks, i+1, i+2)
 	}
 }
 
@@ -109,27 +116,16 @@ func (n *names) page(prefix string, after fencing.Resource, limit int,
 	locks map[fencing.Resource]*lock) (page []fencing.Resource) {
 	n.order(locks)
 	first := max(fencing.Resource(prefix), after+"\x00") // the successor of after
-	for i := n.block(first); i < len(n.blocks); {
-		n.read += len(n.blocks[i])
-		block := inUse(n.blocks[i], locks)
-		n.blocks[i] = block
-		if len(block) == 0 {
-			n.blocks = slices.Delete(n.blocks, i, i+1)
-			continue
-		}
+	for i := n.block(first); i < len(n.blocks); i++ {
+		block := n.blocks[i]
 		at, _ := slices.BinarySearch(block, first)
 		for _, name := range block[at:] {
 			if len(page) >= limit || !strings.HasPrefix(string(name), prefix) {
 				return page
 			}
 			page = append(page, name)
+			n.read++
 		}
-		i++
 	}
 	return page
-}
-
-// inUse removes the names of unused locks.
-func inUse(list []fencing.Resource, locks map[fencing.Resource]*lock) []fencing.Resource {
-	return slices.DeleteFunc(list, func(name fencing.Resource) bool { return locks[name] == nil })
 }

@@ -75,8 +75,28 @@ func TestPages(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(m.names.blocks, func(a, b []fencing.Resource) int {
 			return strings.Compare(string(a[0]), string(b[0]))
 		}))
-		require.LessOrEqual(t, len(m.names.blocks), 8+len(held)/(maxBlock/4), "blocks of removed names are freed")
+		for i := 1; i < len(m.names.blocks); i++ {
+			require.Greater(t, len(m.names.blocks[i-1])+len(m.names.blocks[i]), maxBlock/2, "small blocks are joined")
+		}
 	}
+}
+
+// A block whose names are removed one by one, beside full ones, does not stay as an empty block,
+// which would mislead the search for other names.
+func TestEmptyBlockIsRemoved(t *testing.T) {
+	m := holding(t)
+	blocks := len(m.names.blocks)
+	for i := range manyLocks {
+		if middle := m.names.blocks[blocks/2]; slices.Contains(middle, lockNumber(i)) {
+			m.Apply(&Release{Session: ann, Incarnation: 1, Nonce: engine.Nonce(i + 1)})
+			require.Len(t, m.List("", lockNumber(i), 10), 10)
+		}
+		if len(m.names.blocks) < blocks {
+			break
+		}
+	}
+	require.Len(t, m.names.blocks, blocks-1)
+	require.Equal(t, listed(m, "", "", manyLocks), m.names.page("", "", manyLocks, m.locks))
 }
 
 func name(random *rand.Rand) fencing.Resource {

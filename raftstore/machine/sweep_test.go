@@ -137,7 +137,7 @@ func TestMigrationOfManyLocksCancelsWaitersInPieces(t *testing.T) {
 // No command, and no read that the service repeats, looks at all locks of a migration, or at all locks
 // in its way that have another policy.
 func TestMigrationOfManyLocksIsReadInPieces(t *testing.T) {
-	const most = 2*visitsPerEnd*MaxEndRequests + 4*maxBlock // a block may be in two pages
+	const most = visitsPerEnd*MaxEndRequests + 2*maxBlock
 	for name, prefix := range map[string]string{"of the migration": "many/", "of a longer prefix": "m"} {
 		t.Run(name, func(t *testing.T) {
 			m := holding(t, manyLocks-1)
