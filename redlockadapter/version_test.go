@@ -86,7 +86,7 @@ func TestNodesRefuseReadsUnderOlderVersions(t *testing.T) {
 		require.NoError(t, err)
 		reads := map[string]func() error{
 			"inspect": func() error { _, err := b.Inspect(ctx, "e/2"); return err },
-			"list":    func() error { _, err := b.List(ctx, "e/", "", 10); return err },
+			"list":    func() error { _, err := b.List(ctx, "e/2", "", 10); return err },
 			"find":    func() error { _, err := b.Find(ctx, "e/1", held.Token); return err },
 			"break":   func() error { return b.Break(ctx, "e/1", held.Token) },
 			"ended":   func() error { _, err := b.Ended(ctx, "e/1", held.Session, held.Nonce); return err },
