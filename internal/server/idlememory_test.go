@@ -20,7 +20,7 @@ import (
 // live objects and stacks: the process has up to twice as much.
 func TestMemoryOfIdleSession(t *testing.T) {
 	t.Parallel()
-	const sessions, most = 400, 48 << 10
+	const sessions, most = 400, 64 << 10 // 42 KiB in a quiet process, and 56 KiB with the race detector
 	m := startLeader(t, memberSpec{Collects: true})
 	before := m.live()
 	m.openIdle(sessions)

@@ -41,9 +41,11 @@ func (a *acquisition) askInSession(ctx, caller context.Context) (*pb.AcquireResp
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		err = a.waitOver(ctx, caller, err)
-		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
-			grant, err = a.endWait(caller, s, err)
+		ended := waitEnded(ctx, caller, err)
+		if a.request.Wait && a.repeatable() && errors.Is(ended, engine.ErrHeld) {
+			grant, err = a.endWait(caller, s, ended)
+		} else {
+			err = a.waitOver(ctx, caller, err)
 		}
 	}
 	if err != nil {
@@ -111,13 +113,18 @@ func grantedBut(err error) error {
 	return fmt.Errorf("%w: the lease was granted, but not renewed: %w", engine.ErrUncertain, err)
 }
 
-// waitOver returns engine.ErrHeld if the wait for the lock is over, else err. An attempt that was
-// unavailable and never in a queue stays so: nobody may hold the lock. ctx ends with the wait,
-// caller when the caller is gone.
+// waitOver is waitEnded, but an attempt that was unavailable and never in a queue stays so: nobody
+// may hold the lock.
 func (a *acquisition) waitOver(ctx, caller context.Context, err error) error {
 	if !a.queued.Load() && errors.Is(err, engine.ErrUnavailable) {
 		return err
 	}
+	return waitEnded(ctx, caller, err)
+}
+
+// waitEnded returns engine.ErrHeld if the wait for the lock is over, else err. ctx ends with the wait,
+// caller when the caller is gone.
+func waitEnded(ctx, caller context.Context, err error) error {
 	if cause := context.Cause(ctx); caller.Err() == nil && errors.Is(cause, engine.ErrHeld) {
 		return cause
 	}
