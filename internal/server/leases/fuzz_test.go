@@ -80,6 +80,11 @@ func answerOf(st *stream, op *pb.Operation) *pb.Answer {
 		o.run()
 	}
 	st.flush()
+	return sentAnswer(st)
+}
+
+// sentAnswer returns the next answer that the client was sent.
+func sentAnswer(st *stream) *pb.Answer {
 	for message := range st.server.(*answeredClient).messages {
 		if len(message.Answers) > 0 { // it is no heartbeat
 			return message.Answers[0]

@@ -187,7 +187,7 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	o.waiter = w
 	st.slots <- struct{}{}
 	o.run()
-	require.Equal(t, "invalid", o.finish().GetError().GetCode())
+	require.Equal(t, "invalid", sentAnswer(st).GetError().GetCode())
 	require.Empty(t, st.waiters)
 	testserver.Receive(t, w.done)
 }
