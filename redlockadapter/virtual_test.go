@@ -33,6 +33,7 @@ type virtualNode struct {
 	name string
 	mini *miniredis.Miniredis
 
+	dialing  sync.Mutex
 	mu       sync.Mutex
 	up       bool
 	lives    int
@@ -68,9 +69,11 @@ func (n *virtualNode) start(t testing.TB) {
 
 // stop closes all connections and keeps the data.
 func (n *virtualNode) stop() {
+	n.dialing.Lock()
 	n.mu.Lock()
 	n.up = false
 	n.mu.Unlock()
+	n.dialing.Unlock()
 	n.mini.Close()
 }
 
@@ -149,13 +152,7 @@ func (n *virtualNode) countAcquires() int {
 }
 
 func (n *virtualNode) dial(context.Context, string, string) (net.Conn, error) {
-	n.mu.Lock()
-	up := n.up
-	n.mu.Unlock()
-	if !up {
-		return nil, errRefused
-	}
-	conn, err := n.mini.Dial()
+	conn, err := n.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +160,19 @@ func (n *virtualNode) dial(context.Context, string, string) (net.Conn, error) {
 	go forward(remote, conn, n.currentDelay)
 	go forward(conn, remote, func() time.Duration { return 0 })
 	return client, nil
+}
+
+// connect connects to miniredis, which would start again if it was stopped meanwhile.
+func (n *virtualNode) connect() (net.Conn, error) {
+	n.dialing.Lock()
+	defer n.dialing.Unlock()
+	n.mu.Lock()
+	up := n.up
+	n.mu.Unlock()
+	if !up {
+		return nil, errRefused
+	}
+	return n.mini.Dial()
 }
 
 func (n *virtualNode) currentDelay() time.Duration {
