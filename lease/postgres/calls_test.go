@@ -161,7 +161,7 @@ func TestFailures(t *testing.T) {
 	testserver.Eventually(t, "the acquire is ended", func() bool {
 		var ended int
 		err := lock.QueryRow(ctx, "SELECT count(pg_terminate_backend(pid)) FROM pg_locks "+
-			"WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))").Scan(&ended) // other tests use the server, too
+			"WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))").Scan(&ended) // others use the server
 		return err == nil && ended == 1
 	})
 	err = testserver.Receive(t, failed)
