@@ -297,7 +297,7 @@ func (n *Node) retire() bool {
 	return true
 }
 
-// renew extends a session by ttl, in memory. Only a node with a fresh proof of
+// renew extends a session to ttl from now. The log does not record it, so only a node with a fresh proof of
 // leadership may do that: a leader whose last proof is too old first commits a barrier,
 // shared by concurrent renewals. The TTL counts from the arrival of the renewal: the session
 // does not expire while its renewal waits for the barrier.

@@ -91,12 +91,8 @@ func TestTwoLivingServersBehindOneAddress(t *testing.T) {
 func TestAttemptsGoToTheLivesOfTheirVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).initService(t)
-		var s service
-		s.set(f, 2)
-		b, ctx := s.follow(t, f), t.Context()
-		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
-		require.NoError(t, err)
+		f, s, b, held := holdingInService(t, "e/1")
+		ctx := t.Context()
 		advance(time.Second) // it is on all nodes
 
 		s.set(f, 3)

@@ -40,6 +40,19 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 	s.topology.Store(t)
 }
 
+// holdingInService returns a backend that holds a lock under version 2 of the topology of a service with three nodes.
+func holdingInService(t *testing.T, lock fencing.Resource) (
+	*virtualFleet, *service, *redlockadapter.Backend, redlockadapter.Held,
+) {
+	t.Helper()
+	f, s := newVirtualFleet(t, 3).initService(t), new(service)
+	s.set(f, 2)
+	b := s.follow(t, f)
+	held, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, request(1, lock))
+	require.NoError(t, err)
+	return f, s, b, held
+}
+
 // A node refuses calls with an older version than it has seen, and adopts a newer one.
 func TestNodesRefuseOlderVersions(t *testing.T) {
 	t.Parallel()
@@ -78,12 +91,8 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 func TestNodesRefuseReadsUnderOlderVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).initService(t)
-		var s service
-		s.set(f, 2)
-		b, ctx := s.follow(t, f), t.Context()
-		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
-		require.NoError(t, err)
+		f, s, b, held := holdingInService(t, "e/1")
+		ctx := t.Context()
 		reads := map[string]func() error{
 			"inspect": func() error { _, err := b.Inspect(ctx, "e/2"); return err },
 			"list":    func() error { _, err := b.List(ctx, "e/2", "", 10); return err },
@@ -107,12 +116,8 @@ func TestNodesRefuseReadsUnderOlderVersions(t *testing.T) {
 func TestAdvanceEndsOlderVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).initService(t)
-		var s service
-		s.set(f, 2)
-		b, ctx := s.follow(t, f), t.Context()
-		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
-		require.NoError(t, err)
+		f, s, b, held := holdingInService(t, "e/1")
+		ctx := t.Context()
 		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
 		require.NoError(t, b.Advance(ctx, 0, f.nodes[0].server(), goal))
 		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is not a quorum")
@@ -136,12 +141,8 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 func TestMigratingLockIsNotGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).initService(t)
-		var s service
-		s.set(f, 2)
-		b, ctx := s.follow(t, f), t.Context()
-		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/1"))
-		require.NoError(t, err)
+		f, s, b, held := holdingInService(t, "e/migrating/1")
+		ctx := t.Context()
 		lost := make(chan error, 1)
 		session, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
 			Lost: func(_ engine.Nonce, err error) { lost <- err }})
@@ -197,12 +198,8 @@ func TestMigrationFailsWaiters(t *testing.T) {
 func TestFleetMustMatchTheTopology(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 3).initService(t)
-		var s service
-		s.set(f, 2)
-		b, ctx := s.follow(t, f), t.Context()
-		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
-		require.NoError(t, err)
+		f, s, b, held := holdingInService(t, "e/1")
+		ctx := t.Context()
 		s.set(&virtualFleet{nodes: f.nodes[:1]}, 3)
 		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)

@@ -112,7 +112,7 @@ func (n *Node) Release(now int64, resources []fencing.Resource, e End) (woken []
 	return woken
 }
 
-// Leave runs leave.lua. It returns the number of queues that had the waiter.
+// Leave runs leave.lua. It returns how many queues it removed the waiter from.
 func (n *Node) Leave(now int64, resources []fencing.Resource, waiter string) (removed int) {
 	n.with(resources, func(locks []*Record) {
 		for _, r := range locks {

@@ -14,7 +14,7 @@ const visitsPerEnd = 20
 // startSweep starts a sweep of the locks of a prefix that begins to migrate to efficiency mode, or that
 // migrates now without waiting for leases. EndRequests visits the locks, some at a time and in
 // ascending order: it cancels their waiters, and ends their leases and delays if the migration does
-// not wait. Until then the waiters keep their places and are not granted.
+// not wait. Waiters that it has not reached keep their places, but are granted nothing.
 func (m *Machine) startSweep(prefix string) {
 	if !m.nothingToSweep(prefix) {
 		m.sweeps[prefix] = ""

@@ -13,21 +13,25 @@ import (
 
 func TestSweeps(t *testing.T) {
 	end := &EndRequests{Max: 1}
-	run(t, []scenario{
-		{"a waiter is not granted before it is cancelled", []step{
+	withWaiters := func(steps ...step) []step {
+		return append([]step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(ann, 2, "a2"), "granted #2", "ann/2 granted a2 #2"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{write(bob, 2, "a2"), "queued", "bob/2 queued a2"},
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{free(ann, 1), "done", "ann/1 released a1 #1"},
-			{free(ann, 2), "done", "ann/2 released a2 #2"},
-			{&FinishMigration{Prefix: "a", Version: 2}, "busy a1 v2", ""}, // it has a waiter
-			{end, "ending", "bob/1 cancelled a1"},
-			{&FinishMigration{Prefix: "a", Version: 2}, "busy a2 v2", ""},
-			{end, "done", "bob/2 cancelled a2"},
-			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
-		}},
+		}, steps...)
+	}
+	run(t, []scenario{
+		{"a waiter is not granted before it is cancelled", withWaiters(
+			step{free(ann, 1), "done", "ann/1 released a1 #1"},
+			step{free(ann, 2), "done", "ann/2 released a2 #2"},
+			step{&FinishMigration{Prefix: "a", Version: 2}, "busy a1 v2", ""}, // it has a waiter
+			step{end, "ending", "bob/1 cancelled a1"},
+			step{&FinishMigration{Prefix: "a", Version: 2}, "busy a2 v2", ""},
+			step{end, "done", "bob/2 cancelled a2"},
+			step{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
+		)},
 		{"a set with a lock in a migration is not granted", []step{
 			{write(ann, 1, "b"), "granted #1", "ann/1 granted b #1"},
 			{write(bob, 1, "a", "b"), "queued", "bob/1 queued a+b"},
@@ -36,18 +40,13 @@ func TestSweeps(t *testing.T) {
 			{free(ann, 1), "done", "ann/1 released b #1"},
 			{end, "done", "bob/1 cancelled a+b, eve/1 granted b #2"},
 		}},
-		{"a waiter that no sweep has reached is granted after an abort", []step{
-			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
-			{write(ann, 2, "a2"), "granted #2", "ann/2 granted a2 #2"},
-			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
-			{write(bob, 2, "a2"), "queued", "bob/2 queued a2"},
-			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{end, "ending", "bob/1 cancelled a1"},
-			{free(ann, 2), "done", "ann/2 released a2 #2"},
-			{&AbortMigration{Prefix: "a"}, "done v3", ""},
-			{try(write(eve, 1, "a2")), "held", ""}, // bob is first
-			{end, "done", "bob/2 granted a2 #3"},
-		}},
+		{"a waiter that no sweep has reached is granted after an abort", withWaiters(
+			step{end, "ending", "bob/1 cancelled a1"},
+			step{free(ann, 2), "done", "ann/2 released a2 #2"},
+			step{&AbortMigration{Prefix: "a"}, "done v3", ""},
+			step{try(write(eve, 1, "a2")), "held", ""}, // bob is first
+			step{end, "done", "bob/2 granted a2 #3"},
+		)},
 		{"a waiter whose lock leaves the migration is granted", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
@@ -56,19 +55,14 @@ func TestSweeps(t *testing.T) {
 			{mode("a1", engine.Correctness, 0), "done v3", ""},
 			{end, "done", "bob/1 granted a1 #2"},
 		}},
-		{"a migration that begins again sweeps from the beginning", []step{
-			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
-			{write(ann, 2, "a2"), "granted #2", "ann/2 granted a2 #2"},
-			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
-			{write(bob, 2, "a2"), "queued", "bob/2 queued a2"},
-			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{end, "ending", "bob/1 cancelled a1"},
-			{&AbortMigration{Prefix: "a"}, "done v3", ""},
-			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
-			{mode("a", engine.Efficiency, 0), "done v4", ""},
-			{end, "ending", "bob/1 cancelled a1"},
-			{end, "done", "bob/2 cancelled a2"},
-		}},
+		{"a migration that begins again sweeps from the beginning", withWaiters(
+			step{end, "ending", "bob/1 cancelled a1"},
+			step{&AbortMigration{Prefix: "a"}, "done v3", ""},
+			step{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
+			step{mode("a", engine.Efficiency, 0), "done v4", ""},
+			step{end, "ending", "bob/1 cancelled a1"},
+			step{end, "done", "bob/2 cancelled a2"},
+		)},
 		{"now, after the sweep that has cancelled the waiters", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},

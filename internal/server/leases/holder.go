@@ -251,8 +251,8 @@ func (s *Service) releaseInRaft(ctx context.Context, id engine.SessionID, nonce 
 	return err == nil && attempt.Code == machine.Granted, err
 }
 
-// isLast reports whether a session has no requests besides an attempt. The caller may have used a session that was
-// opened for one lease for others.
+// isLast reports whether an attempt is the only request of its session. A session that was opened for one lease may
+// have others by now: the caller knows its ID.
 func (s *Service) isLast(ctx context.Context, id engine.SessionID, attempt machine.Result) bool {
 	requests, err := s.router.Node.Requests(ctx, id, raftstore.Stale)
 	if attempt.Code != machine.Ended {

@@ -221,8 +221,7 @@ func (st *stream) checkRelease(held *engine.Held) error {
 }
 
 // heldLease reads and validates a lease that a client names. The name contains the
-// session, the nonce and the owner. Error texts do not have the name, because they are
-// written to the audit log.
+// session, the nonce and the owner. Errors leave it out, because they go to the audit log.
 func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
 	held := wire.ToHeld(id, l)
 	if err := requestOf(&held).Validate(); err != nil {

@@ -121,8 +121,8 @@ func (r *Router) Ask(ctx context.Context, ask func() error) error {
 }
 
 // CheckEfficiency confirms that a lock was in efficiency mode when the Redis nodes answered a read of it. The nodes
-// refuse a read under a topology from before a migration. They need not know yet that the migration is complete, and
-// neither need this member: while the lock is migrating, the leader must confirm that it still is. The error matches
+// refuse a read under a topology from before a migration, but neither they nor this member may have heard that the
+// migration is complete. So while the lock is migrating, CheckEfficiency asks the leader. The error matches
 // engine.ErrVersion if the lock has left the mode.
 func (r *Router) CheckEfficiency(ctx context.Context, name fencing.Resource) error {
 	mode, migrating := r.Node.Topology().ModeOf(name)
