@@ -148,11 +148,14 @@ func TestCertificateUsers(t *testing.T) {
 		lock := `{"resource":"jobs/` + name + `","ttl":"10m"}`
 		code, answer := httpsAs(t, address, bobs, "/v1/acquire", lock)
 		require.Equal(t, http.StatusOK, code, "%s: %v", name, answer)
+		code, answer = httpsAs(t, address, bobs, "/v1/acquire", lock)
+		require.Equal(t, http.StatusConflict, code, "the leader's answer: %v", answer)
 		code, answer = httpsAs(t, address, bobs, "/v1/acquire", `{"resource":"other"}`)
 		require.Equal(t, http.StatusForbidden, code, "%v", answer)
 		require.Contains(t, answer["message"], "user bob lacks the right acquire")
 		_, answer = httpsAs(t, address, bobs, "/v1/inspect", lock[:strings.Index(lock, `,"ttl`)]+"}")
 		require.Contains(t, mustJSON(t, answer), `"user":"bob"`)
+		require.Contains(t, mustJSON(t, answer), " Go-http-client/", "his program")
 
 		asAlice, asMember, wrong := secret.Header(alices), secret.Header(own), secret.Header(secret.New())
 		for what, c := range map[string]struct {

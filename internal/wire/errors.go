@@ -138,10 +138,8 @@ func FromStatus(err error) error {
 		return nil
 	}
 	s := status.Convert(err)
-	for _, detail := range s.Details() {
-		if e, ok := detail.(*pb.Error); ok {
-			return ToError(e)
-		}
+	if e := answerIn(s); e != nil {
+		return ToError(e)
 	}
 	switch s.Code() {
 	case codes.Unimplemented:
@@ -155,6 +153,22 @@ func FromStatus(err error) error {
 		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.DeadlineExceeded)
 	}
 	return fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+}
+
+// IsAnswer reports whether the error of a gRPC call comes from the service: the call has arrived.
+func IsAnswer(err error) bool {
+	s := status.Convert(err)
+	return answerIn(s) != nil || s.Code() == codes.Unimplemented && unknownCall(s.Message())
+}
+
+// answerIn returns the Error of the service in a status, nil if there is none.
+func answerIn(s *status.Status) *pb.Error {
+	for _, detail := range s.Details() {
+		if e, ok := detail.(*pb.Error); ok {
+			return e
+		}
+	}
+	return nil
 }
 
 // unknownCall reports whether a gRPC server refused a call because it does not have the

@@ -45,6 +45,9 @@ type call struct {
 	done   func() // ends what enter began
 }
 
+// ProgramHeader replaces the header User-Agent, which gRPC does not let a member forward.
+const ProgramHeader = "leased-program"
+
 // Run runs a call that is not a gRPC method. streams says that it counts as a stream until
 // it ends.
 func (c *Chain) Run(ctx context.Context, method string, streams bool, run func(ctx context.Context) error) error {
@@ -89,8 +92,10 @@ func (c *Chain) enter(ctx context.Context, method string, streams bool) (*call, 
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		caller.Address = p.Addr.String()
 	}
-	if program := metadata.ValueFromIncomingContext(ctx, "user-agent"); len(program) > 0 {
-		caller.Program = program[0]
+	for _, name := range []string{"user-agent", ProgramHeader} {
+		if program := metadata.ValueFromIncomingContext(ctx, name); len(program) > 0 {
+			caller.Program = program[0]
+		}
 	}
 	x := &call{chain: c, method: find(method), ctx: audit.WithCaller(ctx, caller), done: func() {}}
 	if !x.method.public {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
-	"sync"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -23,6 +22,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/internal/wire"
@@ -66,9 +66,13 @@ func (x *exchange) unary(service any, m *grpc.MethodDesc) {
 			read := func() (any, error) { return request, x.decode(request.(proto.Message)) }
 			return x.Chain.Unary(ctx, x.method, read, func(ctx context.Context, request any) (response any, err error) {
 				mayForward := func() bool { return x.method != pb.ClusterService_Join_FullMethodName }
-				err = x.orForward(ctx, mayForward, repeatable(request), func() (err error) {
+				run := func() (err error) {
 					response, err = handler(ctx, request)
 					return err
+				}
+				err = x.orForward(ctx, mayForward, repeatable(request), run, func(leader string) error {
+					into := response.(proto.Message).ProtoReflect().New() // response is nil, but has its type
+					return x.forwardCall(ctx, leader, request.(proto.Message), into.Interface())
 				})
 				return response, err
 			})
@@ -112,8 +116,10 @@ const forwardedHeader = "Leased-Forwarded"
 
 // orForward runs a call on this member. If it fails because another member leads,
 // orForward waits for a leader and forwards the request to it. If that member does not answer and no longer leads, it
-// forwards a repeatable request to the next leader.
-func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error) error {
+// forwards a repeatable request to the next leader. forward returns an error, and has written nothing, if the leader
+// has not answered.
+func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error,
+	forward func(leader string) error) error {
 	err := run()
 	if !routing.IsNotLeader(err) || !mayForward() || x.r.Header.Get(forwardedHeader) != "" {
 		return err
@@ -126,10 +132,7 @@ func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeat
 		case leader == x.Chain.Router.Address: // this member leads now
 			return run()
 		}
-		if x.body != nil {
-			x.r.Body = io.NopCloser(bytes.NewReader(x.body))
-		}
-		if failed := x.forward(x.w, x.r.WithContext(ctx), leader); failed == nil {
+		if failed := forward(leader); failed == nil {
 			x.forwarded = true
 			return err
 		} else if !repeatable || !errors.Is(failed, routing.ErrLeaderChanged) {
@@ -138,10 +141,56 @@ func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeat
 	}
 }
 
-// forward sends a request to the leader and returns its answer. This member
+// forwardCall sends a unary call to the leader and writes its answer. This member
 // authenticates itself and names the user, because it cannot pass on a client certificate. The
-// leader checks the user's rights again. forward returns an error, and has written nothing, if the leader has not
-// answered. A member that falls silent in the middle of an answer ends it when another member leads.
+// leader checks the user's rights again.
+func (x *exchange) forwardCall(ctx context.Context, leader string, request, response proto.Message) error {
+	headers := metadata.MD{}
+	set := func(name, value string) {
+		printable := !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' })
+		if value != "" && printable { // gRPC sends no others
+			headers.Set(name, value)
+		}
+	}
+	set("Authorization", x.r.Header.Get("Authorization"))
+	set(tracing.Header, x.r.Header.Get(tracing.Header))
+	set(calls.ProgramHeader, x.r.UserAgent())
+	if client, _, err := net.SplitHostPort(x.r.RemoteAddr); err == nil {
+		set("X-Forwarded-For", client)
+	}
+	x.authenticate(ctx, set)
+	bound, stop := x.Chain.Router.WhileLeads(metadata.NewOutgoingContext(ctx, headers), leader)
+	defer stop()
+	err := x.Forwarding.Call(bound, leader, x.method, request, response)
+	switch {
+	case err == nil:
+		answer(x.w, response)
+	case wire.IsAnswer(err):
+		fail(x.w, wire.FromStatus(err))
+	default:
+		return notAnswered(bound, leader, err)
+	}
+	return nil
+}
+
+// authenticate sets the headers of a request that this member forwards for the user of ctx.
+func (h *Handler) authenticate(ctx context.Context, set func(name, value string)) {
+	if user, own := auth.UserName(ctx), h.Chain.Router.Secret(); user != "" && own != "" {
+		set("Authorization", secret.Header(own))
+		set(auth.UserHeader, user)
+	}
+}
+
+// notAnswered returns the error of a request that the leader may have received.
+func notAnswered(ctx context.Context, leader string, err error) error {
+	if changed := context.Cause(ctx); errors.Is(changed, routing.ErrLeaderChanged) {
+		err = changed
+	}
+	return fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUncertain, leader, err)
+}
+
+// forward passes a request on to the leader, and its answer back. This member authenticates itself as in forwardCall.
+// A member that falls silent in the middle of an answer ends it when another member leads.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) (failed error) {
 	named := w.Header().Values(LeaderHeader)
 	w.Header().Del(LeaderHeader) // the answer has it
@@ -159,43 +208,20 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 			p.Out.Header.Del("Origin") // ServeHTTP has checked it
 			p.Out.Header.Del("Sec-Fetch-Site")
 			p.Out.Header.Set(forwardedHeader, h.Chain.Router.Node.ID())
-			if user, own := auth.UserName(r.Context()), h.Chain.Router.Secret(); user != "" && own != "" {
-				p.Out.Header.Set("Authorization", secret.Header(own))
-				p.Out.Header.Set(auth.UserHeader, user)
-			}
+			h.authenticate(r.Context(), p.Out.Header.Set)
 		},
-		Transport:  h.transport,
-		BufferPool: &buffers, // the proxy flushes each event of a watch, whose length is unknown, immediately
+		Transport: h.transport,
+		// The proxy flushes each event of a watch, whose length is unknown, immediately.
 		// A leader that stops in the middle of an answer ends the caller's connection.
 		ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if changed := context.Cause(ctx); errors.Is(changed, routing.ErrLeaderChanged) {
-				err = changed
-			}
 			w.Header()[LeaderHeader] = named
-			// The leader may have received the request.
-			failed = fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUncertain, leader, err)
+			failed = notAnswered(ctx, leader, err)
 		},
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return failed
 }
-
-// buffers has those that copy answers. Without a pool, the proxy allocates 32 KiB for each answer.
-var buffers bufferPool
-
-type bufferPool struct{ sync.Pool }
-
-// Get implements [httputil.BufferPool].
-func (p *bufferPool) Get() []byte {
-	if b, pooled := p.Pool.Get().(*[]byte); pooled {
-		return *b
-	}
-	return make([]byte, 4<<10)
-}
-
-// Put implements [httputil.BufferPool].
-func (p *bufferPool) Put(b []byte) { p.Pool.Put(&b) }
 
 // endForwarded ends an answer that the leader has not completed: with an error line, if its lines are events. Otherwise
 // the caller's connection ends, because the answer must not seem complete.

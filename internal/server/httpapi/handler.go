@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	Chain    *calls.Chain
 	Services []Service
 	Ready    Ready
+	// Forwarding connects to the leader.
+	Forwarding *routing.Forwarding
 	// Dashboard has the web page and its data.
 	Dashboard *dashboard.Handler
 }
@@ -40,7 +43,7 @@ type Handler struct {
 	Config
 	mux       *http.ServeMux
 	crossSite *http.CrossOriginProtection
-	transport *http.Transport // to other members
+	transport *http.Transport // to other members, for streams
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -48,7 +51,7 @@ var _ http.Handler = (*Handler)(nil)
 // New returns a Handler.
 func New(config Config) *Handler {
 	h := &Handler{Config: config, mux: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
-		transport: config.Chain.Router.Transport(config.Chain.Users != nil)}
+		transport: &http.Transport{DialContext: config.Forwarding.Dial, IdleConnTimeout: time.Minute}}
 	for _, service := range config.Services {
 		for i := range service.Desc.Methods {
 			m := &service.Desc.Methods[i]

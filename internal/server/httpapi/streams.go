@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,12 @@ func (x *exchange) stream(service any, m *grpc.StreamDesc) {
 		// What was sent cannot be taken back, and a file can be read only once.
 		mayForward := func() bool { return s.contentType == "" && !s.received }
 		run := func() error { return m.Handler(service, chained) }
-		return x.orForward(chained.Context(), mayForward, !m.ClientStreams, run)
+		return x.orForward(chained.Context(), mayForward, !m.ClientStreams, run, func(leader string) error {
+			if x.body != nil {
+				x.r.Body = io.NopCloser(bytes.NewReader(x.body))
+			}
+			return x.forward(x.w, x.r.WithContext(chained.Context()), leader)
+		})
 	})
 	switch gone := x.r.Context().Err() != nil; {
 	case err == nil || x.forwarded:

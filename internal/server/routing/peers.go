@@ -2,10 +2,7 @@ package routing
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,10 +15,6 @@ import (
 
 // reachTimeout bounds the time until another member answers at all.
 const reachTimeout = 5 * time.Second
-
-// maxIdleConns bounds the connections to another member that wait for the next call to forward. A log entry answers
-// many calls at once, and connections beyond the bound would be closed and dialled again for each of them.
-const maxIdleConns = 1024
 
 // dial connects to the API of another member for the duration of use.
 func (r *Router) dial(address string, use func(*grpc.ClientConn) error) error {
@@ -45,29 +38,6 @@ func (r *Router) Ping(ctx context.Context, address string) error {
 		return fmt.Errorf("%w: no member answers at %s: %w", engine.ErrUnavailable, address, err)
 	}
 	return nil
-}
-
-// Transport returns an HTTP transport to other members. Requests use the scheme
-// http; the transport adds TLS if it is configured. With secrets set, requests carry
-// the secrets of users, and the transport refuses to send them in the clear beyond
-// this machine.
-func (r *Router) Transport(secrets bool) *http.Transport {
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialer := &net.Dialer{Timeout: reachTimeout}
-		if config := r.PeerTLS(); config != nil {
-			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
-		}
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil || !secrets {
-			return conn, err
-		}
-		if err := secret.CheckConn(conn); err != nil {
-			conn.Close()
-			return nil, err
-		}
-		return conn, nil
-	}
-	return &http.Transport{DialContext: dial, MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: time.Minute}
 }
 
 // Status returns the state of the member at an address.

@@ -1,0 +1,128 @@
+package routing
+
+import (
+	"context"
+	"crypto/tls"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
+)
+
+// maxCalls bounds the concurrent calls on one connection to another member, which makes further
+// ones wait: a release could wait behind the acquires that wait for it.
+const maxCalls = 500
+
+// Forwarding has connections to other members for calls that this member forwards. Many
+// calls share one, so their messages share system calls.
+type Forwarding struct {
+	router  *Router
+	secrets bool
+
+	mu    sync.Mutex
+	conns map[string][]*peerConn // by address
+}
+
+// peerConn is a connection, and the number of its calls.
+type peerConn struct {
+	*grpc.ClientConn
+	calls int
+}
+
+// NewForwarding returns a Forwarding. With secrets set, calls carry the secrets of
+// users, and it refuses to send them in the clear beyond this machine.
+func NewForwarding(r *Router, secrets bool) *Forwarding {
+	return &Forwarding{router: r, secrets: secrets, conns: map[string][]*peerConn{}}
+}
+
+// Dial connects to another member for HTTP, with TLS if it is configured.
+func (f *Forwarding) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return f.dial(ctx, address, "http/1.1")
+}
+
+// dial connects to another member, and tells it the protocol.
+func (f *Forwarding) dial(ctx context.Context, address, protocol string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: reachTimeout}
+	if config := f.router.PeerTLS(); config != nil {
+		config = config.Clone()
+		config.NextProtos = []string{protocol}
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil || !f.secrets {
+		return conn, err
+	}
+	if err := secret.CheckConn(conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Call makes a unary call of the member at an address. It returns the status as gRPC does.
+func (f *Forwarding) Call(ctx context.Context, address, method string, request, response proto.Message) error {
+	conn, err := f.take(address)
+	if err != nil {
+		return err
+	}
+	defer f.put(conn)
+	return conn.Invoke(ctx, method, request, response)
+}
+
+// take returns a connection with fewer calls than maxCalls.
+func (f *Forwarding) take(address string) (*peerConn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns[address] {
+		if c.calls < maxCalls {
+			c.calls++
+			return c, nil
+		}
+	}
+	// A member that is not reachable is tried again soon: it may be the leader that was just restarted.
+	retries := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: 200 * time.Millisecond}
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // dial adds TLS
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return f.dial(ctx, address, "h2")
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: reachTimeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second}),
+		grpc.WithIdleTimeout(time.Minute), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithStaticStreamWindowSize(wire.Window), grpc.WithStaticConnWindowSize(wire.Window))
+	if err != nil {
+		return nil, err
+	}
+	c := &peerConn{ClientConn: conn, calls: 1}
+	f.conns[address] = append(f.conns[address], c)
+	return c, nil
+}
+
+// put ends a call.
+func (f *Forwarding) put(c *peerConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.calls--
+}
+
+// Close closes the connections.
+func (f *Forwarding) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conns := range f.conns {
+		for _, c := range conns {
+			c.Close() // it always succeeds the first time
+		}
+	}
+	clear(f.conns)
+}

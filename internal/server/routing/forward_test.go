@@ -1,0 +1,95 @@
+package routing
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/testserver"
+)
+
+// waitingMember is a member where acquires wait until it stops.
+type waitingMember struct {
+	pb.UnimplementedLeaseServiceServer
+	arrived, stop chan struct{}
+}
+
+func (m *waitingMember) Acquire(context.Context, *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	m.arrived <- struct{}{}
+	<-m.stop
+	return &pb.AcquireResponse{}, nil
+}
+
+func (m *waitingMember) Release(context.Context, *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
+	return &pb.ReleaseResponse{}, nil
+}
+
+// serveWaiting serves a member that accepts a number of concurrent calls on a connection.
+func serveWaiting(t *testing.T, address string, streams uint32) *waitingMember {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	m := &waitingMember{arrived: make(chan struct{}, 10*maxCalls), stop: make(chan struct{})}
+	s := grpc.NewServer(grpc.MaxConcurrentStreams(streams))
+	pb.RegisterLeaseServiceServer(s, m)
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(func() { close(m.stop); s.Stop() })
+	return m
+}
+
+// A release does not wait behind the acquires that wait for it, however many there are.
+func TestForwardedCallsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	address := testserver.FreeAddr(t)
+	m := serveWaiting(t, address, maxCalls)
+	f := NewForwarding(newMembership().router, false)
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 2*maxCalls + 1 {
+		go func() {
+			_ = f.Call(ctx, address, pb.LeaseService_Acquire_FullMethodName, &pb.AcquireRequest{}, &pb.AcquireResponse{})
+		}()
+	}
+	for range 2*maxCalls + 1 {
+		select {
+		case <-m.arrived:
+		case <-ctx.Done():
+			t.Fatal("an acquire waits for another call")
+		}
+	}
+	require.NoError(t, f.Call(ctx, address, pb.LeaseService_Release_FullMethodName,
+		&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
+}
+
+// A member that cannot be reached is tried again soon, however often it has failed: it may be the leader.
+func TestForwardingTriesAgainSoon(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	var tries atomic.Int32
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			conn.Close()
+		}
+	}()
+	f := NewForwarding(newMembership().router, false)
+	defer f.Close()
+	require.Eventually(t, func() bool {
+		require.Error(t, f.Call(t.Context(), listener.Addr().String(), pb.LeaseService_Release_FullMethodName,
+			&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
+		return tries.Load() >= 8
+	}, 20*time.Second, 10*time.Millisecond)
+}
