@@ -70,8 +70,8 @@ type batches struct {
 	underWay      map[string]bool
 }
 
-// submit makes a call and returns its answer. Only calls for one lock share a transaction: a batch locks its rows in the
-// order of their names, and a set has several.
+// submit makes a call and returns its answer. Only calls for one lock share a transaction: a batch locks its rows in
+// the order of their names, and a set has several.
 func (b *batches) submit(c *call, resources []fencing.Resource) answer {
 	if len(resources) == 1 {
 		c.name = string(resources[0])
