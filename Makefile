@@ -7,7 +7,7 @@ BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
 # Options of the comparison and of its curves: bench/main.go lists them.
-BENCHFLAGS  ?= -rounds 5 -time 1s
+BENCHFLAGS  ?= -rounds 3 -time 1s
 CURVEFLAGS  ?= -rounds 1 -time 1s
 # Packages whose Go benchmarks docs/PERFORMANCE.md shows.
 GATES        = $(addprefix ./storagegate/,sqlgate/pgxgate sqlgate redisgate boltgate memgate)

@@ -83,9 +83,10 @@ func compare(ctx context.Context, f flags) error {
 	var failed error
 	run.Versions, err = work.Run(ctx, work.Settings{
 		Kinds: kinds, Only: list(f.only), Rounds: f.rounds, Length: f.length, Max: f.max, Dir: dir, Keep: f.keep,
-		Program: f.program, Line: line,
+		MaxSteal: 0.1,
+		Program:  f.program, Line: line,
 		Measured: func(s results.Sample) {
-			run.Samples = append(run.Samples, s)
+			run.Samples = results.With(run.Samples, s)
 			if f.out != "" { // after each sample, so that an interrupted run is not lost
 				failed = errors.Join(failed, run.Write(f.out))
 			}

@@ -6,6 +6,7 @@ package results
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 )
@@ -39,6 +40,17 @@ type Sample struct {
 	Figures map[string]float64 `json:"figures"`
 	Steal   float64            `json:"steal"` // part of the machine's time that the hypervisor took, 0 to 1
 	Note    string             `json:"note,omitempty"`
+}
+
+// With returns the samples with s, in place of the sample of the same round if there is one.
+func With(samples []Sample, s Sample) []Sample {
+	for i, old := range samples {
+		if old.Work == s.Work && old.Target == s.Target && old.Round == s.Round && maps.Equal(old.Params, s.Params) {
+			samples[i] = s
+			return samples
+		}
+	}
+	return append(samples, s)
 }
 
 // Names of figures. A figure that a workload does not have is absent.

@@ -31,7 +31,11 @@ type Settings struct {
 	// Program is the program of leased; it is built if this is empty.
 	Program string
 	Line    *progress.Line
-	// Measured is called after each measurement, and Finished after all of a case.
+	// MaxSteal is the share of the machine's time that the hypervisor may take during a measurement. A round with one in
+	// which it takes more is measured once more at the end: its ratios compare targets that had different machines.
+	MaxSteal float64
+	// Measured is called after each measurement, and Finished after all of a case. A round that is measured again
+	// replaces the former one.
 	Measured func(results.Sample)
 	Finished func([]results.Sample)
 }
@@ -42,8 +46,9 @@ type bench struct {
 	versions      map[string]string
 	done, planned int // numbers of measurements
 	failures      []error
-	targets       map[string]*target // running, by name
-	broken        map[string]bool    // kinds whose servers do not start
+	samples       map[string][]results.Sample // by case
+	targets       map[string]*target          // running, by name
+	broken        map[string]bool             // kinds whose servers do not start
 }
 
 // Run measures the workloads, and returns the versions of the targets. A target that
@@ -54,19 +59,45 @@ func Run(ctx context.Context, settings Settings) (map[string]string, error) {
 		return nil, err
 	}
 	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{},
-		broken: map[string]bool{}}
+		broken: map[string]bool{}, samples: map[string][]results.Sample{}}
 	for i := range chosen {
 		chosen[i].cases = b.limited(chosen[i].cases)
-		for _, sizes := range chosen[i].cases {
-			b.planned += b.Rounds * len(b.kindsOf(chosen[i], sizes))
-		}
 	}
-	for _, w := range chosen {
-		if ctx.Err() == nil {
-			b.run(ctx, w)
-		}
-	}
+	b.runAll(ctx, chosen, b.allRounds)
+	b.runAll(ctx, chosen, b.disturbedRounds)
 	return b.versions, errors.Join(append(b.failures, ctx.Err())...)
+}
+
+// allRounds returns the rounds of every case.
+func (b *bench) allRounds(string) (rounds []int) {
+	for i := range b.Rounds {
+		rounds = append(rounds, i+1)
+	}
+	return rounds
+}
+
+// disturbedRounds returns the rounds of a case in which the hypervisor took too much time.
+func (b *bench) disturbedRounds(name string) (rounds []int) {
+	for _, s := range b.samples[name] {
+		if s.Steal > b.MaxSteal && !slices.Contains(rounds, s.Round) {
+			rounds = append(rounds, s.Round)
+		}
+	}
+	return rounds
+}
+
+// runAll measures some rounds of all cases.
+func (b *bench) runAll(ctx context.Context, workloads []workload, rounds func(name string) []int) {
+	for _, w := range workloads {
+		for _, sizes := range w.cases {
+			b.planned += len(rounds(caseName(w.name, sizes))) * len(b.kindsOf(w, sizes))
+		}
+	}
+	for _, w := range workloads {
+		if ctx.Err() == nil {
+			b.run(ctx, w, rounds)
+		}
+	}
 }
 
 // limited returns the cases without the sizes above Max. The leases of a case with other sizes are reduced to Max.
@@ -96,13 +127,13 @@ func (b *bench) kindsOf(w workload, sizes params) (kinds []peers.Kind) {
 	return kinds
 }
 
-// run measures all cases of a workload.
-func (b *bench) run(ctx context.Context, w workload) {
+// run measures some rounds of all cases of a workload.
+func (b *bench) run(ctx context.Context, w workload, rounds func(name string) []int) {
 	defer b.stop()
 	for _, sizes := range w.cases {
-		kinds := b.kindsOf(w, sizes)
-		var samples []results.Sample
-		for round := range b.Rounds {
+		name, kinds := caseName(w.name, sizes), b.kindsOf(w, sizes)
+		chosen := rounds(name)
+		for _, round := range chosen {
 			for _, kind := range kinds {
 				if ctx.Err() != nil {
 					return
@@ -111,7 +142,7 @@ func (b *bench) run(ctx context.Context, w workload) {
 					b.planned--
 					continue
 				}
-				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round + 1,
+				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round,
 					Figures: map[string]float64{}}
 				b.show(s)
 				b.done++
@@ -119,11 +150,13 @@ func (b *bench) run(ctx context.Context, w workload) {
 					b.failures = append(b.failures, fmt.Errorf("%s with %s, round %d: %w", describe(s), kind.Name, s.Round, err))
 					s.Note = firstLine(err)
 				}
-				samples = append(samples, s)
+				b.samples[name] = results.With(b.samples[name], s)
 				b.Measured(s)
 			}
 		}
-		b.Finished(samples)
+		if len(chosen) > 0 {
+			b.Finished(b.samples[name])
+		}
 		if w.kinds != nil {
 			b.stop()
 		}
@@ -190,10 +223,12 @@ func (b *bench) show(s results.Sample) {
 }
 
 // describe returns the workload and its sizes, such as "W1 workers=16".
-func describe(s results.Sample) string {
-	words := []string{s.Work}
-	for _, name := range slices.Sorted(maps.Keys(s.Params)) {
-		words = append(words, name+"="+strconv.Itoa(s.Params[name]))
+func describe(s results.Sample) string { return caseName(s.Work, s.Params) }
+
+func caseName(work string, sizes params) string {
+	words := []string{work}
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		words = append(words, name+"="+strconv.Itoa(sizes[name]))
 	}
 	return strings.Join(words, " ")
 }

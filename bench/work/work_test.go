@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -115,7 +116,7 @@ func TestRun(t *testing.T) {
 	cases := 0
 	versions, err := Run(t.Context(), Settings{
 		Kinds: []peers.Kind{memoryKind("a", &starts), memoryKind("b", &starts)}, Only: []string{"W1/1", "W1/16"}, Rounds: 2,
-		Length: time.Millisecond,
+		Length: time.Millisecond, MaxSteal: 1,
 		Measured: func(s results.Sample) {
 			require.Empty(t, s.Note)
 			order = append(order, s.Target)
@@ -132,6 +133,21 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 2, cases)
 }
 
+// A round in which the machine was busy with something else is measured again at the end, and the table shows only the
+// second measurement.
+func TestDisturbedRoundsAreRepeated(t *testing.T) {
+	t.Parallel()
+	var starts, order []string
+	_, err := Run(t.Context(), Settings{
+		Kinds: []peers.Kind{memoryKind("a", &starts)}, Only: []string{"W1/1", "W1/16"}, Rounds: 2,
+		Length: time.Millisecond, MaxSteal: -1,
+		Measured: func(s results.Sample) { order = append(order, fmt.Sprint(s.Params["workers"], "/", s.Round)) },
+		Finished: func(samples []results.Sample) { require.Len(t, samples, 2) },
+	})
+	require.NoError(t, err)
+	require.Equal(t, "1/1 1/2 16/1 16/2 1/1 1/2 16/1 16/2", strings.Join(order, " "))
+}
+
 func TestRunWithoutServers(t *testing.T) {
 	t.Parallel()
 	var starts, notes []string
@@ -142,6 +158,7 @@ func TestRunWithoutServers(t *testing.T) {
 	samples := 0
 	_, err := Run(t.Context(), Settings{
 		Kinds: []peers.Kind{broken, memoryKind("a", &starts)}, Only: []string{"W1/1"}, Rounds: 3, Length: time.Millisecond,
+		MaxSteal: 1,
 		Measured: func(s results.Sample) {
 			samples++
 			if s.Note != "" {
