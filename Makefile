@@ -78,7 +78,7 @@ bench-gates: ## Run the benchmarks of gates and parts for docs/PERFORMANCE.md
 	@scripts/install-test-deps
 	@mkdir -p out/bench
 	$(GO) test -run '^$$' -bench . -skip Signed -benchtime 2000x -timeout 30m $(GATES) > out/bench/gates.txt
-	$(GO) test -run '^$$' -bench . -skip 'Memory|Image' -benchtime 200ms -benchmem -timeout 30m $(PARTS) > out/bench/parts.txt
+	$(GO) test -run '^$$' -bench . -skip 'Memory|Image|Bulk' -benchtime 200ms -benchmem -timeout 30m $(PARTS) > out/bench/parts.txt
 
 bench-report: ## Write docs/PERFORMANCE.md again from the results of the last make bench
 	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/*.json ../out/bench/*.txt 2>/dev/null)

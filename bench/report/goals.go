@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -46,58 +45,71 @@ var (
 // goals are all goals, in the order of the table.
 var goals = []goal{
 	{"own-etcd", "correctness, own locks, 256 workers, pairs/s", "W1", many, leased, results.Rate, etcd, least, 10},
-	{"own-zookeeper", "the same", "W1", many, leased, results.Rate, zookeeper, least, 7},
-	{"own-postgres", "the same", "W1", many, leased, results.Rate, advisory, least, 1},
-	{"cpu-etcd", "the same, CPU of servers and client", "W1", many, leased, results.CPU, etcd, most, 0.09},
-	{"clients-etcd", "the same with 256 clients, pairs/s", "W6", manyClients, leased, results.Rate, etcd, least, 5},
+	{"own-zookeeper", "correctness, own locks, 256 workers, pairs/s", "W1", many, leased, results.Rate, zookeeper,
+		least, 7},
+	{"own-postgres", "correctness, own locks, 256 workers, pairs/s", "W1", many, leased, results.Rate, advisory,
+		least, 1},
+	{"cpu-etcd", "correctness, own locks, 256 workers, CPU of servers and client", "W1", many, leased, results.CPU,
+		etcd, most, 0.09},
+	{"clients-etcd", "correctness, own locks, 256 clients of one worker each, pairs/s", "W6", manyClients, leased,
+		results.Rate, etcd, least, 5},
 	{"own-64", "correctness, own locks, 64 workers, pairs/s", "W1", more, leased, results.Rate, etcd, least, 9},
-	{"own-16", "the same, 16 workers", "W1", few, leased, results.Rate, etcd, least, 6},
+	{"own-16", "correctness, own locks, 16 workers, pairs/s", "W1", few, leased, results.Rate, etcd, least, 6},
 	{"one-etcd", "correctness, one worker, acquire p50", "W1", one, leased, results.P50, etcd, most, 0.4},
-	{"one-zookeeper", "the same", "W1", one, leased, results.P50, zookeeper, most, 0.7},
-	{"handoff-16-etcd", "correctness, one lock, 16 workers, handoffs/s", "W2", fewWaiters, leased, results.Rate, etcd,
-		least, 8},
-	{"handoff-16-zookeeper", "the same", "W2", fewWaiters, leased, results.Rate, zookeeper, least, 4},
-	{"handoff-128-etcd", "correctness, one lock, 128 workers, handoffs/s", "W2", manyWaiters, leased, results.Rate, etcd,
-		least, 8},
-	{"handoff-128-zookeeper", "the same", "W2", manyWaiters, leased, results.Rate, zookeeper, least, 3},
+	{"one-zookeeper", "correctness, one worker, acquire p50", "W1", one, leased, results.P50, zookeeper, most, 0.7},
+	{"handoff-16-etcd", "correctness, one lock, 16 workers, handoffs/s", "W2", fewWaiters, leased, results.Rate,
+		etcd, least, 8},
+	{"handoff-16-zookeeper", "correctness, one lock, 16 workers, handoffs/s", "W2", fewWaiters, leased,
+		results.Rate, zookeeper, least, 4},
+	{"handoff-128-etcd", "correctness, one lock, 128 workers, handoffs/s", "W2", manyWaiters, leased, results.Rate,
+		etcd, least, 8},
+	{"handoff-128-zookeeper", "correctness, one lock, 128 workers, handoffs/s", "W2", manyWaiters, leased,
+		results.Rate, zookeeper, least, 3},
 	{"fair-16", "correctness, one lock, 16 workers, most/fewest grants of a worker", "W2", fewWaiters, leased,
 		results.Fairness, "", most, 1.1},
-	{"fair-128", "the same, 128 workers", "W2", manyWaiters, leased, results.Fairness, "", most, 1.1},
-	{"failover-first", "leader killed, 16 workers, time to the next grant", "W4", few, leased, results.FailoverMillis,
-		etcd, most, 0.1},
-	{"failover-last", "the same, time to the next grant of the last worker", "W4", few, leased, results.LastMillis, etcd,
-		most, 0.1},
-	{"take-etcd", "100,000 leases with 64 workers, time to take them", "W3", leases, leased, results.TakeSeconds, etcd,
-		most, 0.13},
-	{"memory-leader", "the same, memory of the leader per lease", "W3", leases, leased, results.MemoryLeader, etcd, most,
-		0.8},
-	{"memory-follower", "the same, memory of a follower per lease", "W3", leases, leased, results.MemoryFollower, etcd,
-		most, 0.6},
+	{"fair-128", "correctness, one lock, 128 workers, most/fewest grants of a worker", "W2", manyWaiters, leased,
+		results.Fairness, "", most, 1.1},
+	{"failover-first", "leader killed, 16 workers, time to the next grant", "W4", few, leased,
+		results.FailoverMillis, etcd, most, 0.1},
+	{"failover-last", "leader killed, 16 workers, time until every worker has a grant", "W4", few, leased,
+		results.LastMillis, etcd, most, 0.1},
+	{"take-etcd", "100,000 leases with 64 workers, time to take them", "W3", leases, leased, results.TakeSeconds,
+		etcd, most, 0.13},
+	{"memory-leader", "100,000 leases, memory of the leader per lease", "W3", leases, leased, results.MemoryLeader,
+		etcd, most, 0.8},
+	{"memory-follower", "100,000 leases, memory of a follower per lease", "W3", leases, leased,
+		results.MemoryFollower, etcd, most, 0.6},
 	{"json-etcd", "JSON API, 64 connections, pairs/s", "W7", more, jsonAPI, results.Rate, etcdJSON, least, 4},
-	{"json-cpu", "the same, microseconds of CPU of servers and client per pair", "W7", more, jsonAPI, results.CPU, "",
-		most, 120},
-	{"efficiency-256", "efficiency, own locks, 256 workers, pairs/s", "W1", many, efficiency, results.Rate, redsyncFive,
-		least, 5},
-	{"efficiency-64", "the same, 64 workers", "W1", more, efficiency, results.Rate, redsyncFive, least, 4.5},
+	{"json-cpu", "JSON API, 64 connections, microseconds of CPU of servers and client per pair", "W7", more,
+		jsonAPI, results.CPU, "", most, 120},
+	{"efficiency-256", "efficiency, own locks, 256 workers, pairs/s", "W1", many, efficiency, results.Rate,
+		redsyncFive, least, 5},
+	{"efficiency-64", "efficiency, own locks, 64 workers, pairs/s", "W1", more, efficiency, results.Rate,
+		redsyncFive, least, 4.5},
 	{"efficiency-cpu", "efficiency, own locks, 256 workers, CPU of servers and client", "W1", many, efficiency,
 		results.CPU, redsyncFive, most, 0.2},
-	{"efficiency-one", "efficiency, one worker, acquire p50", "W1", one, efficiency, results.P50, redsyncFive, most, 0.75},
-	{"efficiency-handoff", "efficiency, one lock, 128 workers in 8 processes, handoffs/s", "W2", manyProcesses, efficiency,
-		results.Rate, redsyncFive, least, 5},
+	{"efficiency-one", "efficiency, one worker, acquire p50", "W1", one, efficiency, results.P50, redsyncFive, most,
+		0.75},
+	{"efficiency-handoff", "efficiency, one lock, 128 workers in 8 processes, handoffs/s", "W2", manyProcesses,
+		efficiency, results.Rate, redsyncFive, least, 5},
 	{"efficiency-single", "efficiency on one Redis, 64 workers, pairs/s", "nodes", params{"nodes": 1}, efficiency,
 		results.Rate, redsync, least, 1.3},
 	{"member-256", "efficiency through a member, own locks, 256 workers, pairs/s", "W1", many, member, results.Rate,
 		redsyncFive, least, 3.5},
-	{"member-one", "efficiency through a member, one worker, acquire p50", "W1", one, member, results.P50, redsyncFive,
-		most, 1.8},
-	{"postgres-16", "locks in PostgreSQL, own locks, 16 workers, pairs/s", "W1", few, pgEngine, results.Rate, row, least,
-		1},
-	{"postgres-256", "the same, 256 workers", "W1", many, pgEngine, results.Rate, row, least, 1},
+	{"member-one", "efficiency through a member, one worker, acquire p50", "W1", one, member, results.P50,
+		redsyncFive, most, 1.8},
+	{"postgres-16", "locks in PostgreSQL, own locks, 16 workers, pairs/s", "W1", few, pgEngine, results.Rate, row,
+		least, 1},
+	{"postgres-256", "locks in PostgreSQL, own locks, 256 workers, pairs/s", "W1", many, pgEngine, results.Rate,
+		row, least, 1},
 	{"postgres-handoff-16", "locks in PostgreSQL, one lock, 16 workers, handoffs/s", "W2", fewWaiters, pgEngine,
 		results.Rate, row, least, 20},
-	{"postgres-handoff-128", "the same, 128 workers", "W2", manyWaiters, pgEngine, results.Rate, row, least, 20},
-	{"gate-latency", "gated write in PostgreSQL, 16 writers, p50", "W5", few, gated, results.PairP50, plain, most, 1.25},
-	{"gate-rate", "the same, writes/s", "W5", few, gated, results.Rate, plain, least, 0.8},
+	{"postgres-handoff-128", "locks in PostgreSQL, one lock, 128 workers, handoffs/s", "W2", manyWaiters, pgEngine,
+		results.Rate, row, least, 20},
+	{"gate-latency", "gated write in PostgreSQL, 16 writers, p50", "W5", few, gated, results.PairP50, plain, most,
+		1.25},
+	{"gate-rate", "gated write in PostgreSQL, 16 writers, writes/s", "W5", few, gated, results.Rate, plain, least,
+		0.8},
 	{"snapshot", "1,000,000 leases, longest time without a grant while a snapshot is taken, ms", "snapshot",
 		millionLeases, leased, results.PauseMillis, "", most, 50},
 }
@@ -110,24 +122,16 @@ var headlines = []string{"own-etcd", "own-zookeeper", "cpu-etcd", "clients-etcd"
 // headlineTable returns the ratios that say most.
 func (s *summary) headlineTable() string {
 	var rows [][]string
-	last := ""
 	for _, g := range goals {
-		if !strings.HasPrefix(g.text, "the same") {
-			last = g.text
-		}
 		got, o := s.measure(g)
 		if o == missing || !slices.Contains(headlines, g.name) {
 			continue
-		}
-		text := g.text
-		if rest, same := strings.CutPrefix(text, "the same"); same {
-			text = last + rest
 		}
 		better := "less is better"
 		if g.least {
 			better = "more is better"
 		}
-		rows = append(rows, []string{text, label(g.peer), got.format(times), better})
+		rows = append(rows, []string{g.text, label(g.peer), got.format(times), better})
 	}
 	return markdown("work | peer | leased to it | ", rows)
 }

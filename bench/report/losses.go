@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // loss is a figure in which a peer is ahead.
@@ -13,7 +14,8 @@ type loss struct {
 	behind                 float64 // factor by which leased is worse, above 1
 }
 
-// losses returns the comparisons in which the median is worse than that of a peer, the largest difference first.
+// losses returns the comparisons in which the median is worse than that of a peer, the largest difference first. For each
+// size and peer it has one figure, the rate if a peer is ahead in that.
 func (s *summary) losses() (found []loss) {
 	for _, name := range workNames() {
 		w := workloads[name]
@@ -21,9 +23,15 @@ func (s *summary) losses() (found []loss) {
 			continue
 		}
 		for _, at := range s.cases(name, w.by) {
+			var here []loss
 			for _, what := range w.compared {
-				found = append(found, s.lossesIn(name, what, at)...)
+				for _, l := range s.lossesIn(name, what, at) {
+					if !slices.ContainsFunc(here, func(o loss) bool { return o.ours == l.ours && o.peer == l.peer }) {
+						here = append(here, l)
+					}
+				}
 			}
+			found = append(found, here...)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b loss) int { return cmp.Compare(b.behind, a.behind) })
@@ -63,7 +71,8 @@ func (s *summary) lossTable() string {
 	var rows [][]string
 	for _, l := range all {
 		w := workloads[l.work]
-		rows = append(rows, []string{workTitle(l.work), l.at.text(w.by), w.label(l.what),
+		shortTitle, _, _ := strings.Cut(workTitle(l.work), ":")
+		rows = append(rows, []string{shortTitle, l.at.text(w.by), w.label(l.what),
 			label(l.ours), label(l.peer), l.ratio.format(times)})
 	}
 	return markdown("workload | size | figure | leased | peer | ratio of leased to the peer", rows)
