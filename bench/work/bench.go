@@ -16,8 +16,12 @@ import (
 	"github.com/leased-project/leased/internal/progress"
 )
 
-// warmUpWorkers is the load on servers that need a warm-up.
-const warmUpWorkers = 16
+const (
+	// warmUpWorkers is the load on servers that need a warm-up.
+	warmUpWorkers = 16
+	// repeats is how often a disturbed round is measured again, at most.
+	repeats = 2
+)
 
 // Settings of a run.
 type Settings struct {
@@ -32,7 +36,7 @@ type Settings struct {
 	Program string
 	Line    *progress.Line
 	// MaxSteal is the share of the machine's time that the hypervisor may take during a measurement. A round with one in
-	// which it takes more is measured once more at the end: its ratios compare targets that had different machines.
+	// which it takes more is measured again at the end: its ratios compare targets that had different machines.
 	MaxSteal float64
 	// Measured is called after each measurement, and Finished after all of a case. A round that is measured again
 	// replaces the former one.
@@ -64,7 +68,9 @@ func Run(ctx context.Context, settings Settings) (map[string]string, error) {
 		chosen[i].cases = b.limited(chosen[i].cases)
 	}
 	b.runAll(ctx, chosen, b.allRounds)
-	b.runAll(ctx, chosen, b.disturbedRounds)
+	for range repeats {
+		b.runAll(ctx, chosen, b.disturbedRounds)
+	}
 	return b.versions, errors.Join(append(b.failures, ctx.Err())...)
 }
 
