@@ -14,8 +14,8 @@ type loss struct {
 	behind                 float64 // factor by which leased is worse, above 1
 }
 
-// losses returns the comparisons in which the median is worse than that of a peer, the largest difference first. For each
-// size and peer it has one figure, the rate if a peer is ahead in that.
+// losses returns the comparisons in which the median is worse than that of a peer, the largest difference first. For
+// each size and peer it has one figure, the rate if a peer is ahead in that.
 func (s *summary) losses() (found []loss) {
 	for _, name := range workNames() {
 		w := workloads[name]
