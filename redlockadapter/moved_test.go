@@ -111,7 +111,7 @@ func TestAttemptsGoToTheLivesOfTheirVersion(t *testing.T) {
 
 		s.set(f, 4)
 		s.topology.Load().Lives[0], s.topology.Load().Lives[1] = "", recovery.LifeName("another", "join")
-		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/100"))
+		_, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/100"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.Error(t, b.Renew(ctx, []Held{held})[0])
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -42,7 +43,7 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 
 // holdingInService returns a backend that holds a lock under version 2 of the topology of a service with three nodes.
 func holdingInService(t *testing.T, lock fencing.Resource) (
-	*virtualFleet, *service, *redlockadapter.Backend, redlockadapter.Held,
+	*virtualFleet, *service, *redlockadapter.Backend, Held,
 ) {
 	t.Helper()
 	f, s := newVirtualFleet(t, 3).initService(t), new(service)
@@ -107,7 +108,7 @@ func TestNodesRefuseReadsUnderOlderVersions(t *testing.T) {
 			require.ErrorIs(t, read(), engine.ErrVersion, name)
 		}
 		s.set(f, 3)
-		_, err = b.Find(ctx, "e/1", held.Token)
+		_, err := b.Find(ctx, "e/1", held.Token)
 		require.NoError(t, err, "the topology was reloaded")
 	})
 }
@@ -125,7 +126,7 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, b.Advance(ctx, 1, f.nodes[1].server(), recovery.Goal{Version: 1, Fleet: goal.Fleet}),
 			"nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrVersion)
-		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrVersion)
 		require.Error(t, b.Advance(ctx, 2, f.nodes[2].server(), recovery.Goal{Version: 3, Fleet: "another"}))
 
@@ -201,7 +202,7 @@ func TestFleetMustMatchTheTopology(t *testing.T) {
 		f, s, b, held := holdingInService(t, "e/1")
 		ctx := t.Context()
 		s.set(&virtualFleet{nodes: f.nodes[:1]}, 3)
-		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, "fleet has changed")
 		require.NotErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrLost)
