@@ -348,11 +348,11 @@ def test_sessions_of_other_ttls_end(client: leased.Client, other: leased.Client)
         client.lock("s/ttl", ttl=ttl).acquire().release()
     client.lock("s/ttl").acquire().release()
     with other.lock("s/ttl"):
-        waiter = threading.Thread(target=lambda: client.lock("s/ttl", ttl=1.3).acquire().release())
+        waiter = threading.Thread(target=lambda: client.lock("s/ttl", ttl=5.0).acquire().release())
         waiter.start()
-        eventually("the idle sessions end", lambda: set(client._core.sessions) == {client._core.ttl, 1.3})
-        session = client._core.sessions[1.3]
-        time.sleep(3.0)
-        assert client._core.sessions[1.3] is session
+        eventually("the idle sessions end", lambda: set(client._core.sessions) == {client._core.ttl, 5.0})
+        session = client._core.sessions[5.0]
+        time.sleep(7.0)
+        assert client._core.sessions[5.0] is session
     waiter.join()
     eventually("the last session ends", lambda: len(client._core.kept) == 1)

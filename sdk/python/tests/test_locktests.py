@@ -81,9 +81,10 @@ class TestLock(CPythonLockTests):  # type: ignore[misc]
     def service_client(self, service: Member) -> Iterator[None]:
         """A client for all locks. CPython counts the threads of a test; those of the client do not count."""
         global client
-        count = _thread._count
+        count, enumerate_all = _thread._count, threading.enumerate
         with pytest.MonkeyPatch.context() as patch, leased.Client(service.url, ttl=60.0) as client:
-            patch.setattr(_thread, "_count", lambda: count() - sum(map(is_own, threading.enumerate())))
+            patch.setattr(_thread, "_count", lambda: count() - sum(map(is_own, enumerate_all())))
+            patch.setattr(threading, "enumerate", lambda: [t for t in enumerate_all() if not is_own(t)])
             yield
 
 

@@ -152,11 +152,11 @@ test("a session without leases and waiters is closed after its TTL, unless it ha
   const locks = intercepted((method, body) => void (method === "close-session" && closed.push(body.sessionId)));
   const sessionOf = (lease) => lease.kept.name.sessionId;
   await locks.request("s/default", () => undefined);
-  const held = await locks.acquire("s/idle", { ttl: 2000 });
-  const waiter = locks.acquire("s/idle", { ttl: 3000, wait: 60_000 });
+  const held = await locks.acquire("s/idle", { ttl: 5000 });
+  const waiter = locks.acquire("s/idle", { ttl: 6000, wait: 60_000 });
   const done = await locks.request("s/done", { ttl: 2500 }, sessionOf);
   await eventually("the end of the idle session", () => closed.length > 0);
-  await new Promise((resolve) => setTimeout(resolve, 3000));
+  await new Promise((resolve) => setTimeout(resolve, 7000));
   assert.deepEqual(closed, [done]);
   await held.release();
   await (await waiter).release();
@@ -181,7 +181,7 @@ test("a request that is not granted costs one call", async () => {
     await locks.request("s/held", { ifAvailable: true }, (lease) => assert.equal(lease, null));
     await locks.request("s/held", { ifAvailable: true }, (lease) => assert.equal(lease, null));
   });
-  assert.deepEqual(calls, ["open-session", "acquire", "acquire"]);
+  assert.deepEqual(calls.filter((method) => method !== "renew"), ["open-session", "acquire", "acquire"]);
   await locks.close();
 });
 
