@@ -155,7 +155,8 @@ func TestCertificateUsers(t *testing.T) {
 		require.Contains(t, answer["message"], "user bob lacks the right acquire")
 		_, answer = httpsAs(t, address, bobs, "/v1/inspect", lock[:strings.Index(lock, `,"ttl`)]+"}")
 		require.Contains(t, mustJSON(t, answer), `"user":"bob"`)
-		require.Contains(t, mustJSON(t, answer), " Go-http-client/", "his program")
+		client := map[string]string{"leader": "127.0.0.1:", "follower": "127.0.0.1 Go-http-client/"}[name]
+		require.Contains(t, mustJSON(t, answer), client, "his address and program, not those of the follower")
 
 		asAlice, asMember, wrong := secret.Header(alices), secret.Header(own), secret.Header(secret.New())
 		for what, c := range map[string]struct {
@@ -171,6 +172,7 @@ func TestCertificateUsers(t *testing.T) {
 				http.StatusUnauthorized},
 			"secret":             {bobs, []string{"Authorization", asAlice}, http.StatusOK},
 			"secret and unknown": {eves, []string{"Authorization", asAlice}, http.StatusOK},
+			"not ASCII":          {bobs, []string{"User-Agent", "café", "Traceparent", "café"}, http.StatusOK},
 			"user names another": {bobs, []string{"Leased-User", "alice"}, http.StatusForbidden},
 			"user names another by secret": {eves, []string{"Authorization", asAlice, "Leased-User", "bob"},
 				http.StatusForbidden},

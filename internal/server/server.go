@@ -53,18 +53,18 @@ const (
 
 // Server is the API of one member. Serve runs it, Close ends it.
 type Server struct {
-	node       *raftstore.Node
-	router     *routing.Router
-	forwarding *routing.Forwarding
-	keeper     *fleet.Keeper
-	leases     *leases.Service
-	chain      *calls.Chain
-	admin      *admin.Service
-	mux        *portmux.Mux
-	grpc       *grpc.Server
-	http       *http.Server
-	health     *health.Server
-	metrics    *metrics.Metrics
+	node      *raftstore.Node
+	router    *routing.Router
+	forwarder *routing.Forwarder
+	keeper    *fleet.Keeper
+	leases    *leases.Service
+	chain     *calls.Chain
+	admin     *admin.Service
+	mux       *portmux.Mux
+	grpc      *grpc.Server
+	http      *http.Server
+	health    *health.Server
+	metrics   *metrics.Metrics
 	// keepTimes keeps the file of the times of grants up to date until ctx ends.
 	keepTimes func()
 
@@ -165,8 +165,8 @@ func (s *Server) register(config Config, leaseAPI leaseService) {
 		s.grpc.RegisterService(service.Desc, service.Impl)
 	}
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	s.forwarding = routing.NewForwarding(s.router, config.Users != nil)
-	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Ready: s.Ready, Forwarding: s.forwarding,
+	s.forwarder = routing.NewForwarder(s.router, config.Users != nil)
+	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Ready: s.Ready, Forwarder: s.forwarder,
 		Dashboard: s.newDashboard(config, leaseAPI)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return s.ctx }}
@@ -266,7 +266,7 @@ func (s *Server) Close() error {
 	s.mux.Close()
 	s.grpc.Stop()
 	err := s.http.Close()
-	s.forwarding.Close()
+	s.forwarder.Close()
 	s.work.Wait()
 	return errors.Join(err, s.node.Close())
 }

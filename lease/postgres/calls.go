@@ -70,8 +70,8 @@ type batches struct {
 	underWay      map[string]bool
 }
 
-// submit makes a call and returns its answer. Only calls for one lock share a transaction: a batch locks its rows in
-// the order of their names, and a set has several.
+// submit makes a call and returns its answer. A call for several locks gets a transaction of its own: the calls of a
+// batch lock their rows one after the other, in the order of the names.
 func (b *batches) submit(c *call, resources []fencing.Resource) answer {
 	if len(resources) == 1 {
 		c.name = string(resources[0])

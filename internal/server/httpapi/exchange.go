@@ -161,7 +161,7 @@ func (x *exchange) forwardCall(ctx context.Context, leader string, request, resp
 	x.authenticate(ctx, set)
 	bound, stop := x.Chain.Router.WhileLeads(metadata.NewOutgoingContext(ctx, headers), leader)
 	defer stop()
-	err := x.Forwarding.Call(bound, leader, x.method, request, response)
+	err := x.Forwarder.Call(bound, leader, x.method, request, response)
 	switch {
 	case err == nil:
 		answer(x.w, response)

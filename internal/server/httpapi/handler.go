@@ -24,8 +24,8 @@ type Config struct {
 	Chain    *calls.Chain
 	Services []Service
 	Ready    Ready
-	// Forwarding connects to the leader.
-	Forwarding *routing.Forwarding
+	// Forwarder connects to the leader.
+	Forwarder *routing.Forwarder
 	// Dashboard has the web page and its data.
 	Dashboard *dashboard.Handler
 }
@@ -51,7 +51,7 @@ var _ http.Handler = (*Handler)(nil)
 // New returns a Handler.
 func New(config Config) *Handler {
 	h := &Handler{Config: config, mux: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
-		transport: &http.Transport{DialContext: config.Forwarding.Dial, IdleConnTimeout: time.Minute}}
+		transport: &http.Transport{DialContext: config.Forwarder.Dial, IdleConnTimeout: time.Minute}}
 	for _, service := range config.Services {
 		for i := range service.Desc.Methods {
 			m := &service.Desc.Methods[i]

@@ -83,7 +83,7 @@ func answerOf(st *stream, op *pb.Operation) *pb.Answer {
 	return sentAnswer(st)
 }
 
-// sentAnswer returns the next answer that the client was sent.
+// sentAnswer returns the next answer sent to the client.
 func sentAnswer(st *stream) *pb.Answer {
 	for message := range st.server.(*answeredClient).messages {
 		if len(message.Answers) > 0 { // it is no heartbeat

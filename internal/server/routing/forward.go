@@ -18,13 +18,12 @@ import (
 	"github.com/leased-project/leased/internal/wire"
 )
 
-// maxCalls bounds the concurrent calls on one connection to another member, which makes further
-// ones wait: a release could wait behind the acquires that wait for it.
+// maxCalls bounds the concurrent calls on one connection. It is below the number of streams that the other member
+// accepts: gRPC queues further calls, and a release would wait behind the acquires that wait for it.
 const maxCalls = 500
 
-// Forwarding has connections to other members for calls that this member forwards. Many
-// calls share one, so their messages share system calls.
-type Forwarding struct {
+// Forwarder forwards calls to other members. Concurrent calls share a connection, and with it system calls.
+type Forwarder struct {
 	router  *Router
 	secrets bool
 
@@ -38,19 +37,19 @@ type peerConn struct {
 	calls int
 }
 
-// NewForwarding returns a Forwarding. With secrets set, calls carry the secrets of
+// NewForwarder returns a Forwarder. With secrets set, calls carry the secrets of
 // users, and it refuses to send them in the clear beyond this machine.
-func NewForwarding(r *Router, secrets bool) *Forwarding {
-	return &Forwarding{router: r, secrets: secrets, conns: map[string][]*peerConn{}}
+func NewForwarder(r *Router, secrets bool) *Forwarder {
+	return &Forwarder{router: r, secrets: secrets, conns: map[string][]*peerConn{}}
 }
 
 // Dial connects to another member for HTTP, with TLS if it is configured.
-func (f *Forwarding) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (f *Forwarder) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return f.dial(ctx, address, "http/1.1")
 }
 
 // dial connects to another member, and tells it the protocol.
-func (f *Forwarding) dial(ctx context.Context, address, protocol string) (net.Conn, error) {
+func (f *Forwarder) dial(ctx context.Context, address, protocol string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: reachTimeout}
 	if config := f.router.PeerTLS(); config != nil {
 		config = config.Clone()
@@ -69,7 +68,7 @@ func (f *Forwarding) dial(ctx context.Context, address, protocol string) (net.Co
 }
 
 // Call makes a unary call of the member at an address. It returns the status as gRPC does.
-func (f *Forwarding) Call(ctx context.Context, address, method string, request, response proto.Message) error {
+func (f *Forwarder) Call(ctx context.Context, address, method string, request, response proto.Message) error {
 	conn, err := f.take(address)
 	if err != nil {
 		return err
@@ -79,7 +78,7 @@ func (f *Forwarding) Call(ctx context.Context, address, method string, request, 
 }
 
 // take returns a connection with fewer calls than maxCalls.
-func (f *Forwarding) take(address string) (*peerConn, error) {
+func (f *Forwarder) take(address string) (*peerConn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.conns[address] {
@@ -109,14 +108,14 @@ func (f *Forwarding) take(address string) (*peerConn, error) {
 }
 
 // put ends a call.
-func (f *Forwarding) put(c *peerConn) {
+func (f *Forwarder) put(c *peerConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.calls--
 }
 
 // Close closes the connections.
-func (f *Forwarding) Close() {
+func (f *Forwarder) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, conns := range f.conns {

@@ -30,7 +30,7 @@ func (m *waitingMember) Release(context.Context, *pb.ReleaseRequest) (*pb.Releas
 	return &pb.ReleaseResponse{}, nil
 }
 
-// serveWaiting serves a member that accepts a number of concurrent calls on a connection.
+// serveWaiting starts a waitingMember that accepts this many concurrent calls on a connection.
 func serveWaiting(t *testing.T, address string, streams uint32) *waitingMember {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -48,7 +48,7 @@ func TestForwardedCallsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	address := testserver.FreeAddr(t)
 	m := serveWaiting(t, address, maxCalls)
-	f := NewForwarding(newMembership().router, false)
+	f := NewForwarder(newMembership().router, false)
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -64,12 +64,15 @@ func TestForwardedCallsDoNotWaitForEachOther(t *testing.T) {
 			t.Fatal("an acquire waits for another call")
 		}
 	}
-	require.NoError(t, f.Call(ctx, address, pb.LeaseService_Release_FullMethodName,
-		&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
+	for range maxCalls + 1 { // one after the other
+		require.NoError(t, f.Call(ctx, address, pb.LeaseService_Release_FullMethodName,
+			&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
+	}
+	require.Len(t, f.conns[address], 3, "calls that have ended leave room")
 }
 
 // A member that cannot be reached is tried again soon, however often it has failed: it may be the leader.
-func TestForwardingTriesAgainSoon(t *testing.T) {
+func TestForwarderTriesAgainSoon(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -85,7 +88,7 @@ func TestForwardingTriesAgainSoon(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	f := NewForwarding(newMembership().router, false)
+	f := NewForwarder(newMembership().router, false)
 	defer f.Close()
 	require.Eventually(t, func() bool {
 		require.Error(t, f.Call(t.Context(), listener.Addr().String(), pb.LeaseService_Release_FullMethodName,
