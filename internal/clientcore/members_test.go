@@ -204,7 +204,7 @@ func TestSearchEndsWithAnUncertainOutcome(t *testing.T) {
 	}
 }
 
-// Each member is asked once whether it knows the caller.
+// Each member is asked whether it knows the caller: once if all can be reached.
 func TestSearchAsksMembersThatKnowTheCaller(t *testing.T) {
 	m := clientcore.NewMembers([]string{"a", "b", "c"})
 	now := engine.NewInstant(time.Unix(1000, 0), time.Hour)
@@ -218,6 +218,15 @@ func TestSearchAsksMembersThatKnowTheCaller(t *testing.T) {
 	require.False(t, reject("c"), "all have rejected the caller")
 	m.Missed(now, s, clientcore.Miss{Address: "a", Reached: true, Redirected: true, Err: errRefused})
 	require.True(t, reject("a"), "an election is under way: members may have read their users since")
+
+	s = clientcore.NewSearch(now, 5*time.Second)
+	require.True(t, reject("a"))
+	unreached := clientcore.Miss{Address: "b", Again: true, Err: errors.New("down")}
+	require.True(t, m.Missed(now, s, unreached).Again)
+	require.True(t, reject("a"), "the member that is down may know the caller")
+	turn := m.Missed(now.Add(5*time.Second), s, unreached)
+	require.False(t, turn.Again)
+	require.ErrorIs(t, turn.Err, errRefused, "the answer of the member that could be reached")
 }
 
 // While no member can be reached, the search goes on after growing pauses.

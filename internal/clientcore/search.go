@@ -22,7 +22,8 @@ type Search struct {
 	tries    int
 	rejected map[string]bool // members that do not know the caller
 	followed map[string]bool // members that were named as the leader
-	redirect error
+	down     bool            // a member could not be reached
+	answer   error           // the last redirect or rejection
 }
 
 // Miss is a try that failed.
@@ -65,12 +66,12 @@ func (m *Members) Missed(now engine.Instant, s *Search, miss Miss) Turn {
 	switch {
 	case errors.Is(miss.Err, engine.ErrUncertain):
 	case !miss.Reached:
-		t.Again = miss.Again
-		if s.redirect != nil {
-			t.Err = s.redirect // more telling than that another member is down
+		t.Again, s.down = miss.Again, true
+		if s.answer != nil {
+			t.Err = s.answer // more telling than that another member is down
 		}
 	case miss.Redirected:
-		s.redirect = miss.Err
+		s.answer = miss.Err
 		t.Again, t.Leave, t.Leader = true, true, miss.Leader
 		if miss.Leader == "" {
 			clear(s.rejected) // an election is under way
@@ -81,9 +82,9 @@ func (m *Members) Missed(now engine.Instant, s *Search, miss Miss) Turn {
 		// Two members that name each other are not asked without a pause.
 		known = miss.Leader != "" && !s.followed[miss.Leader]
 		s.followed[miss.Leader] = true
-	case miss.Rejected: // the member may not have read its users yet
-		t.Again, t.Leave = !s.rejected[miss.Address], true
-		s.rejected[miss.Address] = true
+	case miss.Rejected: // the member may not have read its users yet, and one that is down may know the caller
+		t.Again, t.Leave = !s.rejected[miss.Address] || s.down, true
+		s.answer, s.rejected[miss.Address] = miss.Err, true
 		t.Again = t.Again && len(s.rejected) < len(m.endpoints)
 	}
 	t.Again = t.Again && now.Until(s.limit) > 0
