@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -27,22 +26,24 @@ const (
 // Snapshots guards snapshots. The Raft library would continue after a failed snapshot, on a
 // disk in an unknown state.
 func (g *Guard) Snapshots(store raft.SnapshotStore) raft.SnapshotStore {
-	return &guardedSnapshots{guard: g, store: store}
+	return &guardedSnapshots{guard: g, store: store, creating: make(chan struct{}, 1)}
 }
 
 type guardedSnapshots struct {
 	guard *Guard
 	store raft.SnapshotStore
 
-	creating sync.Mutex
+	// creating holds an item while a snapshot is created. It is not a mutex: time passes meanwhile, and in the tests
+	// with simulated time none passes while a goroutine waits for a mutex.
+	creating chan struct{}
 }
 
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	sink := &guardedSink{guard: s.guard, started: stopwatch.Now()}
 	return sink, s.guard.timed("begin snapshot", func() (err error) {
-		s.creating.Lock()
-		defer s.creating.Unlock()
+		s.creating <- struct{}{}
+		defer func() { <-s.creating }()
 		time.Sleep(nameResolution) // a snapshot of the leader and one's own may have the same index
 		sink.SnapshotSink, err = s.store.Create(version, index, term, configuration, configurationIndex, trans)
 		return err

@@ -123,27 +123,30 @@ func TestGuardPassesSnapshots(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist, "a missing snapshot is not a disk error")
 }
 
-// Snapshots of the same index that are made at the same time do not have the same name.
+// Snapshots of the same index that are made at the same time do not have the same name. Time that is simulated passes
+// while one waits for the other.
 func TestSnapshotsOfOneIndex(t *testing.T) {
-	g := NewGuard(time.Minute, func(err error) { t.Error(err) })
-	store, err := raft.NewFileSnapshotStore(t.TempDir(), 100, io.Discard)
-	require.NoError(t, err)
-	guarded := g.Snapshots(store)
-	_, transport := raft.NewInmemTransport("")
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			sink, err := guarded.Create(1, 7, 1, raft.Configuration{}, 1, transport)
-			if err == nil {
-				err = sink.Close()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	list, err := guarded.List()
-	require.NoError(t, err)
-	require.Len(t, list, 20)
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGuard(time.Minute, func(err error) { t.Error(err) })
+		store, err := raft.NewFileSnapshotStore(t.TempDir(), 100, io.Discard)
+		require.NoError(t, err)
+		guarded := g.Snapshots(store)
+		_, transport := raft.NewInmemTransport("")
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				sink, err := guarded.Create(1, 7, 1, raft.Configuration{}, 1, transport)
+				if err == nil {
+					err = sink.Close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		list, err := guarded.List()
+		require.NoError(t, err)
+		require.Len(t, list, 20)
+	})
 }
