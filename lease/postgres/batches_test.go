@@ -292,7 +292,7 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	small, err := pgxpool.NewWithConfig(ctx, config)
 	require.NoError(t, err)
 	defer small.Close()
-	c, err := lease.New(backend(t, small), lease.WithPolicies(engine.Policy{TTL: 4 * time.Second}))
+	c, err := lease.New(backend(t, small), lease.WithPolicies(engine.Policy{TTL: 10 * time.Second}))
 	require.NoError(t, err)
 	mine, err := c.Acquire(ctx, "mine")
 	require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	}
 	testserver.Eventually(t, "the lease of the busy lock ends", func() bool { return busy.Context().Err() != nil })
 	require.NoError(t, mine.Context().Err(), "the other lease")
-	pass(t, pool, "4 s")
+	pass(t, pool, "10 s")
 	require.NoError(t, mine.Context().Err(), "the other lease")
 	require.NoError(t, row.Rollback(ctx))
 	cancel()
