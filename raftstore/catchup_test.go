@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
@@ -193,6 +196,35 @@ func TestRemovedNodeJoinsOnlyWithEmptyFolder(t *testing.T) {
 		require.NoError(t, removed.Close())
 		c.configs[2].Storage = MemoryStorage()
 		require.NoError(t, c.restart(2).Join(ctx, leader))
+	})
+}
+
+// slowAppends takes a millisecond for each AppendEntries.
+type slowAppends struct{ transport.Transport }
+
+func (l slowAppends) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest,
+	answer *raft.AppendEntriesResponse) error {
+	pass(time.Millisecond)
+	return l.Transport.AppendEntries(id, to, request, answer)
+}
+
+// A removed node learns it also if the leader is sending it other entries at that moment.
+func TestRemovedNodeKnowsItUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3, func(c *Config) { c.Transport = slowAppends{c.Transport} })
+		ctx, cancel := context.WithCancel(testContext(t))
+		s := openSession(t, c.backend(), time.Hour)
+		var worker sync.WaitGroup
+		defer worker.Wait()
+		defer cancel()
+		worker.Go(func() {
+			for nonce := engine.Nonce(1); ctx.Err() == nil; nonce++ {
+				_, _ = s.Acquire(ctx, lockRequest(nonce, fencing.Resource(fmt.Sprint(nonce))))
+			}
+		})
+		pass(5500 * time.Microsecond) // a request is in flight
+		require.NoError(t, c.nodes[0].Remove(ctx, c.nodes[2].ID()))
+		eventually(t, "the node knows that it was removed", c.nodes[2].Removed)
 	})
 }
 

@@ -216,12 +216,53 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	if !n.Leads() {
 		return n.notLeader()
 	}
-	if err := n.wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)); err != nil {
+	m, _ := n.voter(id)
+	removal := n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)
+	if err := n.wait(ctx, removal); err != nil {
 		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
 	}
 	n.logger.Info("member removed", "member", id)
+	if m.ID != "" && id != n.ID() {
+		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+		defer cancel()
+		if err := n.wait(ctx, futureFunc(func() error { return n.tell(m, removal.Index()) })); err != nil {
+			n.logger.Warn("the removed member may not know that it was removed", "member", id, "error", err)
+		}
+	}
 	n.RecheckPeers()
 	return nil
+}
+
+const (
+	tellTimeout = time.Second
+	tellEntries = 1000 // sent at most
+)
+
+// tell sends a removed member the entries up to the one that removed it. The Raft library stops with the
+// request that is in flight when the entry is committed. The request has the term of the entry, in which
+// this node led: if it no longer leads, the request is one that arrives late.
+func (n *Node) tell(m Member, removal uint64) error {
+	last, known := n.progress.Of(m.ID)
+	switch {
+	case last >= removal:
+		return nil
+	case !known || removal-last > tellEntries:
+		return fmt.Errorf("it has not acknowledged the last %d entries", tellEntries)
+	}
+	entries := make([]*raft.Log, removal-last+1) // the first one is sent as the previous entry
+	for i := range entries {
+		entries[i] = new(raft.Log)
+		if err := n.log.GetLog(last+uint64(i), entries[i]); err != nil {
+			return err
+		}
+	}
+	id, self := raft.ServerID(n.ID()), raft.ServerAddress(n.Address())
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: n.transport.EncodePeer(id, self)}
+	request := &raft.AppendEntriesRequest{RPCHeader: header, Term: entries[len(entries)-1].Term,
+		PrevLogEntry: last, PrevLogTerm: entries[0].Term, Entries: entries[1:], LeaderCommitIndex: removal}
+	return n.transport.AppendEntries(raft.ServerID(m.ID), raft.ServerAddress(m.Address), request,
+		new(raft.AppendEntriesResponse))
 }
 
 // Stop transfers leadership, if this node leads others, and closes the node. It closes the
