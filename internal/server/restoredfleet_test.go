@@ -47,13 +47,13 @@ func TestBackupOfAFleetThatWasReplaced(t *testing.T) {
 	code, _ = post(t, other, "/v1/acquire", `{"resource":"slow/a"}`)
 	require.NotEqual(t, http.StatusOK, code, "Redis may have granted larger tokens")
 	for _, lock := range []string{"slow/a", "fast/a"} { // nobody holds them, so no wait ends with "held"
-		code, answer = post(t, other, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"wait":"20ms"}`, lock))
+		code, answer = post(t, other, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"wait":"1ns"}`, lock))
 		require.Equal(t, http.StatusServiceUnavailable, code, "%s: %v", lock, answer)
 	}
 
 	changeFleet(t, other, present, `,"force":true`)
-	acquired(t, other, `{"resource":"fast/a"}`, last["token"])
-	acquired(t, other, `{"resource":"slow/a"}`, 0.0)
+	acquired(t, other, `{"resource":"fast/a","wait":"1ns"}`, last["token"])
+	acquired(t, other, `{"resource":"slow/a","wait":"1ns"}`, 0.0)
 }
 
 // The first fleet after a restore needs no operator, and correctness mode does not stop.

@@ -62,23 +62,35 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		limited, cancel = context.WithTimeoutCause(ctx, a.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, a.wait))
 		defer cancel()
 	}
-	var response *pb.AcquireResponse
-	err := a.router.Acquire(limited, &a.request, func(mode engine.Mode) (err error) {
+	response, err := a.ask(limited, ctx)
+	switch {
+	case err == nil:
+		return response, nil
+	case errors.Is(err, engine.ErrUncertain):
+	case !a.queued.Load() && limited.Err() != nil && ctx.Err() == nil:
+		// The wait was too short for an answer: the lock may be free, or unavailable.
+		a.request.Wait = false
+		if response, err = a.ask(ctx, ctx); err == nil {
+			return response, nil
+		}
+	default:
+		err = waitEnded(limited, ctx, err) // also if it was queued before a migration
+	}
+	return nil, a.withHolder(ctx, err)
+}
+
+// ask asks for the lock in its mode. ctx ends with the wait, caller when the caller is gone.
+func (a *acquisition) ask(ctx, caller context.Context) (response *pb.AcquireResponse, err error) {
+	err = a.router.Acquire(ctx, &a.request, func(mode engine.Mode) (err error) {
 		a.mode = mode
 		if mode == engine.Efficiency {
-			response, err = a.fromRedis(limited, ctx)
+			response, err = a.fromRedis(ctx, caller)
 		} else {
-			response, err = a.fromRaft(limited, ctx)
+			response, err = a.fromRaft(ctx, caller)
 		}
 		return err
 	})
-	if err != nil {
-		if !errors.Is(err, engine.ErrUncertain) {
-			err = a.waitOver(limited, ctx, err) // also if it was queued before a migration
-		}
-		return nil, a.withHolder(ctx, err)
-	}
-	return response, nil
+	return response, err
 }
 
 // newAcquisition validates a call. caller names a holder without a name.
@@ -178,7 +190,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 		held, grant, err = a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
 	}
 	if err != nil {
-		return nil, a.waitOver(ctx, caller, err) // the engine has released the attempt
+		return nil, waitEnded(ctx, caller, err) // the engine has released the attempt
 	}
 	if a.queued.Load() { // the caller counts the TTL from the answer
 		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {

@@ -41,11 +41,9 @@ func (a *acquisition) askInSession(ctx, caller context.Context) (*pb.AcquireResp
 	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		ended := waitEnded(ctx, caller, err)
-		if a.request.Wait && a.repeatable() && errors.Is(ended, engine.ErrHeld) {
-			grant, err = a.endWait(caller, s, ended)
-		} else {
-			err = a.waitOver(ctx, caller, err)
+		err = waitEnded(ctx, caller, err)
+		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
+			grant, err = a.endWait(caller, s, err)
 		}
 	}
 	if err != nil {
@@ -111,15 +109,6 @@ func grantedBut(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: the lease was granted, but not renewed: %w", engine.ErrUncertain, err)
-}
-
-// waitOver is waitEnded, but an attempt that was unavailable and never in a queue stays so: nobody
-// may hold the lock.
-func (a *acquisition) waitOver(ctx, caller context.Context, err error) error {
-	if !a.queued.Load() && errors.Is(err, engine.ErrUnavailable) {
-		return err
-	}
-	return waitEnded(ctx, caller, err)
 }
 
 // waitEnded returns engine.ErrHeld if the wait for the lock is over, else err. ctx ends with the wait,
