@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -274,18 +272,4 @@ func diverge(n *Node) {
 	if err := n.fsm.Restore(io.NopCloser(bytes.NewReader(state))); err != nil {
 		panic(err)
 	}
-}
-
-// freePort returns a loopback address with a free port. The port is outside the range
-// that the system assigns to clients, so it is still free when a node restarts.
-func freePort(t testing.TB) string {
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	require.FailNow(t, "no free port")
-	return ""
 }

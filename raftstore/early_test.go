@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
@@ -74,7 +75,7 @@ func startProxied(t *testing.T) (leader *Node, followers []*Node, proxies map[*N
 	t.Helper()
 	var all []*proxy
 	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, func(config *Config) {
-		p := &proxy{t: t, address: freePort(t), target: freePort(t)}
+		p := &proxy{t: t, address: testserver.FreeAddr(t), target: testserver.FreeAddr(t)}
 		config.Address, config.Advertise = p.target, p.address
 		config.HeartbeatTimeout = 6 * time.Second // nothing but the early replacement may end a leadership
 		p.listen()

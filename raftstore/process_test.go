@@ -212,7 +212,7 @@ type process struct {
 }
 
 func newProcess(t testing.TB, id string, kind logstore.Kind) *process {
-	p := &process{t: t, spec: nodeSpec{ID: id, Dir: t.TempDir(), Address: freePort(t), Log: kind}}
+	p := &process{t: t, spec: nodeSpec{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Log: kind}}
 	t.Cleanup(func() {
 		p.kill()
 		if log, err := os.ReadFile(filepath.Join(p.spec.Dir, "stderr")); err == nil && t.Failed() {
