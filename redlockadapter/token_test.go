@@ -41,6 +41,8 @@ func TestTokensAreExact(t *testing.T) {
 			require.GreaterOrEqual(t, stored, 2)
 			list, err := other.List(ctx, "", "", 10)
 			require.NoError(t, err)
+			require.NotEmpty(t, list)
+			require.Len(t, list[0].Holders, 1)
 			require.Equal(t, want, list[0].Holders[0].Token)
 			require.NoError(t, other.Release(ctx, found))
 		}
