@@ -109,6 +109,24 @@ func TestSessionSurvivesLeaderFailure(t *testing.T) {
 	require.Greater(t, third["token"], first["token"])
 }
 
+// A call through a follower that does not know yet that the leader is gone waits for the next leader. The call was
+// never sent, so its outcome is known.
+func TestFollowerWaitsForTheNextLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3, engine.Fleet{})
+	follower := c.follower()
+	c.awaitLeader().kill()
+	eventually(t, "the follower serves the call", func() bool { // a busy machine may take long for an election
+		began := engine.MonotonicClock().Now()
+		code, answer := post(t, follower.spec.API, "/v1/acquire", `{"resource":"a"}`)
+		require.NotEqual(t, http.StatusGatewayTimeout, code, answer)
+		if code != http.StatusOK {
+			require.Greater(t, engine.MonotonicClock().Now().Since(began), time.Second, "%v", answer)
+		}
+		return code == http.StatusOK
+	})
+}
+
 // After the leader is killed, a holder hears from the new leader that its lease is gone, long
 // before its next renewal is due.
 func TestHolderReconnectsAfterAFailover(t *testing.T) {
@@ -163,6 +181,19 @@ func TestEfficiencyNeedsNoLeader(t *testing.T) {
 	health := mustPost(t, address, "/v1/health", `{}`)
 	require.Equal(t, "serving", health["status"])
 	require.Contains(t, health["reason"], "locks in efficiency mode only")
+}
+
+// A member that does not know yet that a lock was released through another member grants it also after a short wait.
+func TestShortWaitAsksRedis(t *testing.T) {
+	t.Parallel()
+	c := startClusterWithRedis(t, 3, fleetOf(startRedis(t, 1), longTTL))
+	for range 20 {
+		held := mustPost(t, c.members[0].spec.API, "/v1/acquire", `{"resource":"fast/a","ttl":"1m","wait":"1m"}`)
+		mustPost(t, c.members[1].spec.API, "/v1/release", leaseName(held))
+		code, answer := post(t, c.members[0].spec.API, "/v1/acquire", `{"resource":"fast/a","ttl":"1m","wait":"1ns"}`)
+		require.Equal(t, http.StatusOK, code, answer)
+		mustPost(t, c.members[0].spec.API, "/v1/release", leaseName(answer))
+	}
 }
 
 // The next leader completes a migration.

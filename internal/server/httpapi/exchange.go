@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -114,17 +115,21 @@ func repeatable(request any) bool {
 // send it back and forth.
 const forwardedHeader = "Leased-Forwarded"
 
+// forwardPause is the pause before a request is forwarded again.
+const forwardPause = 20 * time.Millisecond
+
 // orForward runs a call on this member. If it fails because another member leads,
-// orForward waits for a leader and forwards the request to it. If that member does not answer and no longer leads, it
-// forwards a repeatable request to the next leader. forward returns an error, and has written nothing, if the leader
-// has not answered.
+// orForward waits for a leader and forwards the request to it. If that member cannot be reached or does not lead, it
+// tries again until routing.LeaderTimeout. If the member does not answer and no longer leads, it forwards a repeatable
+// request to the next leader. forward returns an error, and has written nothing, if the leader has not answered.
 func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error,
 	forward func(leader string) error) error {
 	err := run()
 	if !routing.IsNotLeader(err) || !mayForward() || x.r.Header.Get(forwardedHeader) != "" {
 		return err
 	}
-	for {
+	clock := x.Chain.Router.Clock
+	for limit := clock.Now().Add(routing.LeaderTimeout); ; {
 		leader, waitErr := x.Chain.Router.AwaitLeader(ctx)
 		switch {
 		case waitErr != nil:
@@ -132,10 +137,18 @@ func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeat
 		case leader == x.Chain.Router.Address: // this member leads now
 			return run()
 		}
-		if failed := forward(leader); failed == nil {
+		failed := forward(leader)
+		switch {
+		case failed == nil:
 			x.forwarded = true
 			return err
-		} else if !repeatable || !errors.Is(failed, routing.ErrLeaderChanged) {
+		case (errors.Is(failed, routing.ErrNotReached) || routing.IsNotLeader(failed)) && clock.Now().Until(limit) > 0:
+			select {
+			case <-time.After(forwardPause):
+			case <-ctx.Done():
+				return failed
+			}
+		case !repeatable || !errors.Is(failed, routing.ErrLeaderChanged):
 			return failed
 		}
 	}
@@ -162,13 +175,17 @@ func (x *exchange) forwardCall(ctx context.Context, leader string, request, resp
 	bound, stop := x.Chain.Router.WhileLeads(metadata.NewOutgoingContext(ctx, headers), leader)
 	defer stop()
 	err := x.Forwarder.Call(bound, leader, x.method, request, response)
-	switch {
+	switch failed := wire.FromStatus(err); {
 	case err == nil:
 		answer(x.w, response)
-	case wire.IsAnswer(err):
-		fail(x.w, wire.FromStatus(err))
-	default:
+	case errors.Is(err, routing.ErrNotReached):
+		return fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUnavailable, leader, err)
+	case !wire.IsAnswer(err):
 		return notAnswered(bound, leader, err)
+	case routing.IsNotLeader(failed):
+		return failed
+	default:
+		fail(x.w, failed)
 	}
 	return nil
 }

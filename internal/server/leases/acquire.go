@@ -67,8 +67,9 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	case err == nil:
 		return response, nil
 	case errors.Is(err, engine.ErrUncertain):
-	case !a.queued.Load() && limited.Err() != nil && ctx.Err() == nil:
-		// The wait was too short for an answer: the lock may be free, or unavailable.
+	case (!a.queued.Load() || a.mode == engine.Efficiency) && limited.Err() != nil && ctx.Err() == nil:
+		// The wait was too short for an answer, or the waiter of a lock in Redis was queued by what this member knew: the
+		// lock may be free, or unavailable.
 		a.request.Wait = false
 		if response, err = a.ask(ctx, ctx); err == nil {
 			return response, nil

@@ -3,6 +3,8 @@ package routing
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"math"
 	"net"
 	"sync"
@@ -10,8 +12,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leased-project/leased/internal/secret"
@@ -67,14 +72,22 @@ func (f *Forwarder) dial(ctx context.Context, address, protocol string) (net.Con
 	return conn, nil
 }
 
-// Call makes a unary call of the member at an address. It returns the status as gRPC does.
+// ErrNotReached means that a member was not connected, so it has not received a call.
+var ErrNotReached = errors.New("the member cannot be reached")
+
+// Call makes a unary call of the member at an address. It returns the status as gRPC does, or ErrNotReached.
 func (f *Forwarder) Call(ctx context.Context, address, method string, request, response proto.Message) error {
 	conn, err := f.take(address)
 	if err != nil {
 		return err
 	}
 	defer f.put(conn)
-	return conn.Invoke(ctx, method, request, response)
+	var reached peer.Peer // set when the call has a connection
+	err = conn.Invoke(ctx, method, request, response, grpc.Peer(&reached))
+	if status.Code(err) == codes.Unavailable && reached.Addr == nil {
+		return fmt.Errorf("%w: %s", ErrNotReached, status.Convert(err).Message())
+	}
+	return err
 }
 
 // take returns a connection with fewer calls than maxCalls.

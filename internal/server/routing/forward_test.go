@@ -91,8 +91,8 @@ func TestForwarderTriesAgainSoon(t *testing.T) {
 	f := NewForwarder(newMembership().router, false)
 	defer f.Close()
 	require.Eventually(t, func() bool {
-		require.Error(t, f.Call(t.Context(), listener.Addr().String(), pb.LeaseService_Release_FullMethodName,
-			&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
+		require.ErrorIs(t, f.Call(t.Context(), listener.Addr().String(), pb.LeaseService_Release_FullMethodName,
+			&pb.ReleaseRequest{}, &pb.ReleaseResponse{}), ErrNotReached)
 		return tries.Load() >= 8
 	}, 20*time.Second, 10*time.Millisecond)
 }

@@ -20,6 +20,9 @@ func (r *Router) LeaderAddress() string {
 	return r.Node.MemberAPI(leader)
 }
 
+// LeaderTimeout is how long AwaitLeader waits.
+const LeaderTimeout = raftstore.LeaderTimeout
+
 // AwaitLeader waits for a leader and returns its API address. If this member leads,
 // it returns its own address.
 func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
