@@ -181,6 +181,13 @@ func TestEfficiencyNeedsNoLeader(t *testing.T) {
 	health := mustPost(t, address, "/v1/health", `{}`)
 	require.Equal(t, "serving", health["status"])
 	require.Contains(t, health["reason"], "locks in efficiency mode only")
+
+	last.kill()
+	last.start()
+	for path, body := range map[string]string{"/v1/list": `{"mode":"efficiency"}`, "/v1/get-fleet": `{}`} {
+		code, answer := post(t, address, path, body)
+		require.Equal(t, "not-leader", answer["code"], "%s says nothing that it has not applied: %d %v", path, code, answer)
+	}
 }
 
 // A member that does not know yet that a lock was released through another member grants it also after a short wait.

@@ -69,6 +69,8 @@ func (s *Service) list(ctx context.Context, mode engine.Mode, prefix string, aft
 		if list, err = s.router.Node.List(ctx, prefix, after, limit, raftstore.Linearizable); err != nil {
 			return nil, err
 		}
+	} else if err := s.router.CheckNoFleet(); err != nil {
+		return nil, err
 	}
 	if mode != engine.Correctness && !s.router.Node.Topology().Fleet.IsZero() && !s.router.OnlyCorrectness(prefix) {
 		inRedis, err := s.listRedis(ctx, prefix, after, limit)
