@@ -16,9 +16,6 @@ import (
 // GetFleet returns the Redis fleet and the state of its nodes, as this member sees
 // them. Only the leader knows what the fleet is waiting for.
 func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFleetResponse, error) {
-	if err := s.Router.CheckNoFleet(); err != nil {
-		return nil, err
-	}
 	state := s.Router.Node.Efficiency()
 	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version,
 		Floor:   uint64(state.Floor),
