@@ -212,19 +212,31 @@ func (l slowAppends) AppendEntries(id raft.ServerID, to raft.ServerAddress, requ
 func TestRemovedNodeKnowsItUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3, func(c *Config) { c.Transport = slowAppends{c.Transport} })
-		ctx, cancel := context.WithCancel(testContext(t))
+		ctx := testContext(t)
+		working, stop := context.WithCancel(ctx)
 		s := openSession(t, c.backend(), time.Hour)
 		var worker sync.WaitGroup
 		defer worker.Wait()
-		defer cancel()
+		defer stop()
 		worker.Go(func() {
-			for nonce := engine.Nonce(1); ctx.Err() == nil; nonce++ {
-				_, _ = s.Acquire(ctx, lockRequest(nonce, fencing.Resource(fmt.Sprint(nonce))))
+			for nonce := engine.Nonce(1); working.Err() == nil; nonce++ {
+				_, _ = s.Acquire(working, lockRequest(nonce, fencing.Resource(fmt.Sprint(nonce))))
 			}
 		})
 		pass(5500 * time.Microsecond) // a request is in flight
-		require.NoError(t, c.nodes[0].Remove(ctx, c.nodes[2].ID()))
+		removed, _ := c.nodes[0].voter(c.nodes[2].ID())
+		require.NoError(t, c.nodes[0].Remove(ctx, removed.ID))
 		eventually(t, "the node knows that it was removed", c.nodes[2].Removed)
+
+		last, _ := c.nodes[0].progress.Of(removed.ID)
+		eventually(t, "another entry", func() bool { return c.nodes[0].raft.LastIndex() > last })
+		stop()
+		worker.Wait()
+		term := c.nodes[0].raft.CurrentTerm()
+		require.NoError(t, c.nodes[0].Transfer(ctx, ""))
+		eventually(t, "another term", func() bool { return c.nodes[0].raft.CurrentTerm() > term })
+		require.NoError(t, c.nodes[0].tell(removed, last+1))
+		require.Equal(t, term, c.nodes[2].raft.CurrentTerm(), "a node sends no entries in a term in which another one leads")
 	})
 }
 

@@ -238,9 +238,9 @@ const (
 	tellEntries = 1000 // sent at most
 )
 
-// tell sends a removed member the entries up to the one that removed it. The Raft library stops with the
-// request that is in flight when the entry is committed. The request has the term of the entry, in which
-// this node led: if it no longer leads, the request is one that arrives late.
+// tell sends a removed member the entries up to its removal. The Raft library does not if a request to the
+// member is in flight when the removal commits. The term is that of the entry, in which this node led: if
+// it has lost the leadership since, the request is merely a late one.
 func (n *Node) tell(m Member, removal uint64) error {
 	last, known := n.progress.Of(m.ID)
 	switch {

@@ -33,8 +33,8 @@ type guardedSnapshots struct {
 	guard *Guard
 	store raft.SnapshotStore
 
-	// creating holds an item while a snapshot is created. It is not a mutex: time passes meanwhile, and in the tests
-	// with simulated time none passes while a goroutine waits for a mutex.
+	// creating is a semaphore: one snapshot is created at a time. It is a channel because Create sleeps while it holds
+	// it, and in a synctest bubble the clock stops while a goroutine is blocked on a mutex.
 	creating chan struct{}
 }
 

@@ -123,8 +123,8 @@ func TestGuardPassesSnapshots(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist, "a missing snapshot is not a disk error")
 }
 
-// Snapshots of the same index that are made at the same time do not have the same name. Time that is simulated passes
-// while one waits for the other.
+// Concurrent snapshots of the same index get different names. The clock of the bubble advances while one waits for the
+// other.
 func TestSnapshotsOfOneIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGuard(time.Minute, func(err error) { t.Error(err) })
