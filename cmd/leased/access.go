@@ -340,7 +340,8 @@ func readError(err error) error {
 	if !errors.Is(err, lease.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: the connection to the member broke before it answered; try again", lease.ErrUnavailable)
+	reason := strings.TrimPrefix(err.Error(), lease.ErrUncertain.Error()+": ")
+	return fmt.Errorf("%w: no answer: %s; try again", lease.ErrUnavailable, reason)
 }
 
 // callError decodes the error of a gRPC call. Errors of the command itself stay as
