@@ -118,10 +118,10 @@ const forwardedHeader = "Leased-Forwarded"
 // forwardPause is the pause before a request is forwarded again.
 const forwardPause = 20 * time.Millisecond
 
-// orForward runs a call on this member. If it fails because another member leads,
-// orForward waits for a leader and forwards the request to it. If that member cannot be reached or does not lead, it
-// tries again until routing.LeaderTimeout. If the member does not answer and no longer leads, it forwards a repeatable
-// request to the next leader. forward returns an error, and has written nothing, if the leader has not answered.
+// orForward runs a call on this member. If another member leads, it forwards the call there, and waits for an election
+// if there is no leader. A leader that cannot be reached, or no longer leads, has not run the call: orForward looks for
+// the leader again, for up to routing.LeaderTimeout. A leader that was deposed and does not answer may have run it, so
+// only a repeatable call goes on to the next leader. If forward returns an error, it has written no response.
 func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error,
 	forward func(leader string) error) error {
 	err := run()

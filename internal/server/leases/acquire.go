@@ -68,8 +68,8 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		return response, nil
 	case errors.Is(err, engine.ErrUncertain):
 	case (!a.queued.Load() || a.mode == engine.Efficiency) && limited.Err() != nil && ctx.Err() == nil:
-		// The wait was too short for an answer, or the waiter of a lock in Redis was queued by what this member knew: the
-		// lock may be free, or unavailable.
+		// No node was asked: the wait was too short, or this member believed that the lock is held in Redis. Another
+		// member may have released it since.
 		a.request.Wait = false
 		if response, err = a.ask(ctx, ctx); err == nil {
 			return response, nil
@@ -80,7 +80,8 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	return nil, a.withHolder(ctx, err)
 }
 
-// ask asks for the lock in its mode. ctx ends with the wait, caller when the caller is gone.
+// ask requests the lock from the engine of its mode. ctx is done when the wait is over, and caller when the client has
+// gone away.
 func (a *acquisition) ask(ctx, caller context.Context) (response *pb.AcquireResponse, err error) {
 	err = a.router.Acquire(ctx, &a.request, func(mode engine.Mode) (err error) {
 		a.mode = mode

@@ -65,14 +65,17 @@ func (s *Service) list(ctx context.Context, mode engine.Mode, prefix string, aft
 	limit int) ([]engine.Status, error) {
 	var list []engine.Status
 	var err error
-	if mode != engine.Efficiency {
-		if list, err = s.router.Node.List(ctx, prefix, after, limit, raftstore.Linearizable); err != nil {
-			return nil, err
-		}
-	} else if err := s.router.CheckNoFleet(); err != nil {
+	noFleet := s.router.Node.Topology().Fleet.IsZero()
+	switch {
+	case mode != engine.Efficiency:
+		list, err = s.router.Node.List(ctx, prefix, after, limit, raftstore.Linearizable)
+	case noFleet: // a member that was restarted while there is no leader has not applied its log yet
+		err = s.router.RequireLeader()
+	}
+	if err != nil {
 		return nil, err
 	}
-	if mode != engine.Correctness && !s.router.Node.Topology().Fleet.IsZero() && !s.router.OnlyCorrectness(prefix) {
+	if mode != engine.Correctness && !noFleet && !s.router.OnlyCorrectness(prefix) {
 		inRedis, err := s.listRedis(ctx, prefix, after, limit)
 		if err != nil {
 			return nil, err

@@ -23,11 +23,11 @@ import (
 	"github.com/leased-project/leased/internal/wire"
 )
 
-// maxCalls bounds the concurrent calls on one connection. It is below the number of streams that the other member
-// accepts: gRPC queues further calls, and a release would wait behind the acquires that wait for it.
+// maxCalls limits the concurrent calls on one connection. It is lower than the server's limit on concurrent streams,
+// above which gRPC queues calls: a release could be stuck behind acquires that wait for the same lock.
 const maxCalls = 500
 
-// Forwarder forwards calls to other members. Concurrent calls share a connection, and with it system calls.
+// Forwarder forwards calls to other members. Concurrent calls share a connection, which saves system calls.
 type Forwarder struct {
 	router  *Router
 	secrets bool
@@ -72,7 +72,7 @@ func (f *Forwarder) dial(ctx context.Context, address, protocol string) (net.Con
 	return conn, nil
 }
 
-// ErrNotReached means that a member was not connected, so it has not received a call.
+// ErrNotReached means that there was no connection to the member, so the call was not sent.
 var ErrNotReached = errors.New("the member cannot be reached")
 
 // Call makes a unary call of the member at an address. It returns the status as gRPC does, or ErrNotReached.
@@ -82,7 +82,7 @@ func (f *Forwarder) Call(ctx context.Context, address, method string, request, r
 		return err
 	}
 	defer f.put(conn)
-	var reached peer.Peer // set when the call has a connection
+	var reached peer.Peer // set if the call was assigned a connection
 	err = conn.Invoke(ctx, method, request, response, grpc.Peer(&reached))
 	if status.Code(err) == codes.Unavailable && reached.Addr == nil {
 		return fmt.Errorf("%w: %s", ErrNotReached, status.Convert(err).Message())

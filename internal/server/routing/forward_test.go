@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/testserver"
@@ -18,6 +20,7 @@ import (
 type waitingMember struct {
 	pb.UnimplementedLeaseServiceServer
 	arrived, stop chan struct{}
+	server        *grpc.Server
 }
 
 func (m *waitingMember) Acquire(context.Context, *pb.AcquireRequest) (*pb.AcquireResponse, error) {
@@ -30,16 +33,16 @@ func (m *waitingMember) Release(context.Context, *pb.ReleaseRequest) (*pb.Releas
 	return &pb.ReleaseResponse{}, nil
 }
 
-// serveWaiting starts a waitingMember that accepts this many concurrent calls on a connection.
+// serveWaiting starts a waitingMember that accepts a limited number of concurrent streams on each connection.
 func serveWaiting(t *testing.T, address string, streams uint32) *waitingMember {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
-	m := &waitingMember{arrived: make(chan struct{}, 10*maxCalls), stop: make(chan struct{})}
-	s := grpc.NewServer(grpc.MaxConcurrentStreams(streams))
-	pb.RegisterLeaseServiceServer(s, m)
-	go func() { _ = s.Serve(listener) }()
-	t.Cleanup(func() { close(m.stop); s.Stop() })
+	m := &waitingMember{arrived: make(chan struct{}, 10*maxCalls), stop: make(chan struct{}),
+		server: grpc.NewServer(grpc.MaxConcurrentStreams(streams))}
+	pb.RegisterLeaseServiceServer(m.server, m)
+	go func() { _ = m.server.Serve(listener) }()
+	t.Cleanup(func() { close(m.stop); m.server.Stop() })
 	return m
 }
 
@@ -69,6 +72,23 @@ func TestForwardedCallsDoNotWaitForEachOther(t *testing.T) {
 			&pb.ReleaseRequest{}, &pb.ReleaseResponse{}))
 	}
 	require.Len(t, f.conns[address], 3, "calls that have ended leave room")
+}
+
+// A member that goes away before it answers may have received the call.
+func TestForwardedCallMayHaveArrived(t *testing.T) {
+	t.Parallel()
+	address := testserver.FreeAddr(t)
+	m := serveWaiting(t, address, maxCalls)
+	f := NewForwarder(newMembership().router, false)
+	defer f.Close()
+	go func() {
+		<-m.arrived
+		m.server.Stop()
+	}()
+	err := f.Call(t.Context(), address, pb.LeaseService_Acquire_FullMethodName, &pb.AcquireRequest{},
+		&pb.AcquireResponse{})
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	require.NotErrorIs(t, err, ErrNotReached)
 }
 
 // A member that cannot be reached is tried again soon, however often it has failed: it may be the leader.

@@ -74,15 +74,6 @@ func (r *Router) RequireLeader() error {
 	return r.NameLeader(&raftstore.NotLeaderError{Node: r.Node.ID()})
 }
 
-// CheckNoFleet returns an error if this member knows no Redis fleet and does not lead: a member that was restarted
-// without a leader has not applied its log.
-func (r *Router) CheckNoFleet() error {
-	if r.Node.Topology().Fleet.IsZero() {
-		return r.RequireLeader()
-	}
-	return nil
-}
-
 // NameLeader adds the leader's API address to the error of a member that is not the
 // leader. It returns every other error unchanged.
 func (r *Router) NameLeader(err error) error {
