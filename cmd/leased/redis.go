@@ -46,9 +46,14 @@ func someFleet(got *pb.GetFleetResponse, err error) (*pb.GetFleetResponse, error
 	return got, err
 }
 
-// fleet returns the fleet, from any member.
+// fleet returns the fleet, from any member. Only the leader can say that there is none: another member may not have
+// applied its log yet.
 func (a *access) fleet(ctx context.Context) (*pb.GetFleetResponse, error) {
-	return fetch(ctx, a, api.GetFleet, &pb.GetFleetRequest{})
+	got, err := fetch(ctx, a, api.GetFleet, &pb.GetFleetRequest{})
+	if err == nil && len(got.GetFleet().GetAddresses()) == 0 {
+		return a.leaderFleet(ctx)
+	}
+	return got, err
 }
 
 // leaderFleet returns the fleet from the leader, which also knows what it waits for.
@@ -232,7 +237,7 @@ func setUpFleetSet(c *cobra.Command) {
 
 // fillFleet fills the fields that were not given from the current fleet.
 func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
-	current, err := a.fleet(ctx)
+	current, err := a.leaderFleet(ctx)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,17 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	watch.says(`"type":"broken"`)
 	must(t, alone, leased, "run", "report/2", "--no-wait", "--", "true")
 	must(t, alone, leased, "run", "report/2", "--no-wait", "--no-redis", "--", "true")
+
+	// Restarted, it has not applied its log and does not know that there are Redis nodes.
+	last := (leader + 1) % 3
+	c.servers[last].signal(syscall.SIGKILL)
+	c.servers[last].code()
+	c.start(last)
+	eventually(t, func() bool {
+		out, code := call(t, alone, leased, "redis", "status")
+		require.Equal(t, 122, code, out)
+		return strings.Contains(out, "leader")
+	}, "for the restarted member")
 }
 
 // A leader that stops does not release leases in efficiency mode.
