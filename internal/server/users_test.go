@@ -241,6 +241,12 @@ func TestRemovedSecret(t *testing.T) {
 	require.Equal(t, http.StatusOK, acquire(after, "job/3"))
 	reports(fresh, "job/3")
 	reports(forwarded, "job/3")
+
+	request := newPost(t, s.Address(), "/v1/acquire", `{"resource":"job/4"}`)
+	request.Header.Set(auth.UserHeader, "alice")
+	rejected, err := io.ReadAll(send(t, request, secret.Header(before)).Body)
+	require.NoError(t, err)
+	require.Contains(t, string(rejected), "a member that this one does not know forwarded the call for user alice")
 }
 
 // The Go client sends its secret with all calls. A wrong secret fails at once, without

@@ -121,16 +121,19 @@ func (u *Users) find(caller credential) (*account, error) {
 	if len(caller.headers) == 0 && caller.certificate != "" {
 		a, err = findByCertificate(accounts, caller.certificate)
 	}
-	if err != nil || caller.user == "" {
+	switch {
+	case caller.user == "":
 		return a, err
-	}
-	if !a.Member {
+	case err != nil:
+		return nil, fmt.Errorf("%w; a member that this one does not know forwarded the call for user %s; all members "+
+			"need the same users", err, caller.user)
+	case !a.Member:
 		return nil, fmt.Errorf("%w: user %s is not a member account, and only members forward calls for other users; "+
 			"remove the header %s",
 			engine.ErrForbidden, a.Name, UserHeader)
 	}
-	a, ok := accounts[accountKey{name: caller.user}]
-	if !ok {
+	a, known := accounts[accountKey{name: caller.user}]
+	if !known {
 		return nil, fmt.Errorf("%w: a member forwarded a call of user %s, whom this member does not know; all members "+
 			"need the same users",
 			wire.ErrUnauthenticated, caller.user)
