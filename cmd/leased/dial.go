@@ -10,7 +10,9 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // dial connects a client to the service, and to the Redis nodes that the service names.
@@ -47,6 +49,28 @@ func (a *access) service() (addresses []string, config *tls.Config, own string, 
 	}
 	own, err = a.secret()
 	return addresses, config, own, err
+}
+
+// topology returns the policies that the first member in reach has, or none and the
+// reason.
+func (a *access) topology(ctx context.Context) (topology engine.Topology, err error) {
+	if a.postgres() != "" { // a database has no policies
+		return engine.Topology{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeout) // the error of a connection says more than this one
+	defer cancel()
+	err = a.call(ctx, func(service api) error {
+		stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
+		if err != nil {
+			return err
+		}
+		first, err := stream.Recv()
+		if err == nil {
+			topology, err = wire.ToTopology(first)
+		}
+		return err
+	})
+	return topology, err
 }
 
 // api has the methods of all services of a member.

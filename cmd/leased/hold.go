@@ -111,7 +111,7 @@ func (f *runFlags) holding(c *cobra.Command, name string,
 		return err
 	}
 	f.line.setInspect(client.Inspect)
-	err = hold(ctx, client, options)
+	err = hold(ctx, client, f.withWait(options))
 	timeout := releaseTimeout
 	if errors.Is(err, lease.ErrLost) { // there is nothing to release
 		timeout = closeTimeout

@@ -14,14 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/cmd/leased/internal/demo"
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -33,7 +31,7 @@ const (
 	holderCommand = "demo-holder"
 	// releaseTimeout bounds the release of the lease at the end.
 	releaseTimeout = 5 * time.Second
-	// closeTimeout bounds it when the lease is already lost.
+	// closeTimeout bounds it when there is no lease to release.
 	closeTimeout = time.Second
 )
 
@@ -42,6 +40,7 @@ type runFlags struct {
 	access     *access
 	ttl, grace time.Duration
 	wait       time.Duration
+	until      time.Time // the end of the wait, if wait limits it
 	atLeast    time.Duration
 	noWait     bool
 	shared     bool
@@ -138,7 +137,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	if f.noWait {
 		acquire = client.TryAcquire
 	}
-	l, err := acquire(before, resource, options...)
+	l, err := acquire(before, resource, f.withWait(options)...)
 	line.end()
 	signals, ended := inbox.deliver()
 	if err == nil && ended != nil {
@@ -149,8 +148,12 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		env, err = signedEnviron(ctx, l)
 	}
 	if err != nil {
-		release(client, l, releaseTimeout)
-		return f.notAcquired(resource, err, line.notQueued())
+		trouble, timeout := line.notQueued(), releaseTimeout
+		if l == nil && trouble != nil { // the service does not answer
+			timeout = closeTimeout
+		}
+		release(client, l, timeout)
+		return f.notAcquired(resource, err, trouble)
 	}
 	command := supervise.Command{Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		TTL: f.ttl, Grace: f.grace, Signals: signals,
@@ -208,12 +211,17 @@ func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) er
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the database was not available for %v: %w",
 			string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
-		if text := f.access.missingMajority(); text != "" {
+		text := ""
+		if !errors.Is(trouble, wire.ErrUnreachable) {
+			text = f.access.missingMajority()
+		}
+		if text != "" {
 			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: no leader for %v: %s", string(resource), f.wait,
 				text)}
 		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %w; "+
-			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT", string(resource), f.wait, trouble)}
+			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT, and --tls-ca if it uses TLS",
+			string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld):
 		return &codeError{wire.ExitHeld, fmt.Errorf("%w; `leased inspect %s` shows the holder", err, resource)}
 	case temporary(err):
@@ -282,9 +290,12 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	if _, err := f.redis.access(); err != nil {
 		return nil, err
 	}
-	topology, err := f.access.topology(ctx)
-	if errors.Is(err, errCertificate) || errors.Is(err, errAuthority) { // waiting does not help
-		return nil, err
+	f.until = time.Now().Add(f.wait)
+	limited, cancel := f.whileWaiting(ctx)
+	defer cancel()
+	topology, err := f.access.topology(limited)
+	if errors.Is(err, errCertificate) || errors.Is(err, errAuthority) || f.noWait && errors.Is(err, wire.ErrUnreachable) {
+		return nil, err // waiting does not help, or nobody waits
 	}
 	f.ttl = cmp.Or(f.ttl, topology.Policies.For(resource).TTL)
 	// A lock in correctness mode needs no connection to Redis, and no warning about it.
@@ -296,9 +307,6 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 		return nil, usageError(err)
 	}
 	options := []lease.AcquireOption{lease.WithTTL(f.ttl)}
-	if f.wait != 0 {
-		options = append(options, lease.WithWaitLimit(f.wait))
-	}
 	if f.shared {
 		options = append(options, lease.WithShared())
 	}
@@ -315,37 +323,27 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	return options, nil
 }
 
-// topology returns the policies that the first member in reach has, or none and the
-// reason.
-func (a *access) topology(ctx context.Context) (topology engine.Topology, err error) {
-	if a.postgres() != "" { // a database has no policies
-		return engine.Topology{}, nil
+// whileWaiting returns a context that ends with the wait, if that is limited.
+func (f *runFlags) whileWaiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.wait == 0 {
+		return context.WithCancel(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	err = a.call(ctx, func(service api) error {
-		stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
-		if err != nil {
-			return err
-		}
-		first, err := stream.Recv()
-		if err == nil {
-			topology, err = wire.ToTopology(first)
-		}
-		return err
-	})
-	return topology, err
+	return context.WithDeadline(ctx, f.until)
+}
+
+// withWait adds the rest of the wait to the options of an acquisition.
+func (f *runFlags) withWait(options []lease.AcquireOption) []lease.AcquireOption {
+	if f.wait == 0 {
+		return options
+	}
+	return append(options, lease.WithWaitLimit(max(time.Until(f.until), time.Millisecond)))
 }
 
 // connect connects to the service. While no member can be reached it waits as long
 // as it would wait for the lock.
 func (f *runFlags) connect(ctx context.Context, resource fencing.Resource, line *waitingLine) (*lease.Client, error) {
-	limited := ctx
-	if f.wait != 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, f.wait)
-		defer cancel()
-	}
+	limited, cancel := f.whileWaiting(ctx)
+	defer cancel()
 	trouble := wire.ErrUnreachable
 	for {
 		client, err := f.dial(limited, line)

@@ -144,7 +144,10 @@ func (l *waitingLine) draw() {
 func (l *waitingLine) text(now time.Time) (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text := fmt.Sprintf("waiting for %q for %s", string(l.resource), seconds(now.Sub(l.began)))
+	text := fmt.Sprintf("waiting for %q", string(l.resource))
+	if waited := seconds(now.Sub(l.began)); waited > 0 {
+		text += " for " + waited.String()
+	}
 	if l.err != nil {
 		return fmt.Sprintf("%s: %v; retrying", text, l.err), true
 	}
@@ -156,7 +159,10 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 		h := l.status.Holders[0]
 		text += ": held by " + partyText(h.Holder, h.User)
 		if h.Token != fencing.None { // another user's token may be hidden
-			text += fmt.Sprintf(" with token %d for at least %s", h.Token, seconds(now.Sub(l.since[h.Token])))
+			text += fmt.Sprintf(" with token %d", h.Token)
+			if held := seconds(now.Sub(l.since[h.Token])); held > 0 {
+				text += " for at least " + held.String()
+			}
 		}
 		if n > 1 {
 			text += fmt.Sprintf(", and %d more", n-1)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"net"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -136,6 +137,27 @@ func TestRunWithoutService(t *testing.T) {
 	require.Equal(t, 121, p.code())
 	require.True(t, w.dead())
 	require.Contains(t, p.output.String(), "stopping the command")
+}
+
+// A wait ends in time although no member answers: a command that does not wait at all takes longer to find that out.
+func TestRunWaitsForSilentMembers(t *testing.T) {
+	t.Parallel()
+	var silent []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0") // connects, and never answers
+		require.NoError(t, err)
+		defer l.Close()
+		silent = append(silent, l.Addr().String())
+	}
+	env := endpoint(strings.Join(silent, ","))
+	impatient := start(t, env, leased, "run", "nightly", "--no-wait", "--", "true")
+	waiter := start(t, env, leased, "run", "nightly", "--wait=1s", "--", "true")
+	require.Equal(t, 122, waiter.code())
+	require.Contains(t, waiter.output.String(), "the service was not available for 1s")
+	require.Empty(t, impatient.output.String())
+	require.Equal(t, 122, impatient.code())
+	require.Contains(t, impatient.output.String(), silent[0]+": no member of the lock service can be reached: "+
+		"no connection within 1s")
 }
 
 func TestBreakStopsTheCommand(t *testing.T) {
