@@ -72,6 +72,7 @@ func ToError(e *pb.Error) error {
 	if e == nil {
 		return nil
 	}
+	after, _ := time.ParseDuration(e.RetryAfter)
 	switch e.Code {
 	case CodeModeMismatch:
 		want, wantErr := ParseMode(e.ExpectedMode)
@@ -90,7 +91,7 @@ func ToError(e *pb.Error) error {
 			break
 		}
 		if parties, err := toParties([]*pb.Party{e.HeldBy}); err == nil {
-			return &engine.HeldError{Err: &remoteError{text: e.Message, sentinel: engine.ErrHeld},
+			return &engine.HeldError{Err: &remoteError{e.Message, engine.ErrHeld, after},
 				Resource: fencing.Resource(e.Resource),
 				By:       parties[0], Position: int(e.Position)}
 		}
@@ -99,7 +100,7 @@ func ToError(e *pb.Error) error {
 	}
 	for _, k := range kinds {
 		if k.Code == e.Code {
-			return &remoteError{text: e.Message, sentinel: k.Sentinel}
+			return &remoteError{e.Message, k.Sentinel, after}
 		}
 	}
 	return fmt.Errorf("%w: the service answered %q: %s", engine.ErrUncertain, e.Code, e.Message)
@@ -109,10 +110,14 @@ func ToError(e *pb.Error) error {
 type remoteError struct {
 	text     string
 	sentinel error
+	after    time.Duration
 }
 
 // Error returns the text that the service sent.
 func (e *remoteError) Error() string { return e.text }
+
+// RetryAfter returns when the service wants to be asked again.
+func (e *remoteError) RetryAfter() time.Duration { return e.after }
 
 // Unwrap returns the sentinel.
 func (e *remoteError) Unwrap() error { return e.sentinel }

@@ -54,6 +54,10 @@ func TestErrors(t *testing.T) {
 	var leader *wire.NotLeaderError
 	require.ErrorAs(t, wire.ToError(wire.FromError(&wire.NotLeaderError{Leader: "x", Text: "y"})), &leader)
 	require.Equal(t, "x", leader.Leader)
+
+	answer := wire.FromError(engine.ErrLimit)
+	answer.RetryAfter = "7s"
+	require.Equal(t, answer, wire.FromError(wire.ToError(answer)), "a member passes it on")
 }
 
 // TestUncertainErrorTakesPrecedence checks that a call that may have had an effect is
