@@ -57,7 +57,7 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	for i := 0; i < len(addresses); i++ {
 		s, err := a.statusOf(ctx, addresses[i])
 		if err != nil {
-			failed = err
+			failed = errors.Join(failed, err)
 			continue
 		}
 		if !known[s.Id] {
