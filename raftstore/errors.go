@@ -44,11 +44,15 @@ type NotLeaderError struct {
 	Node    string // the node that was called
 	Leader  string // empty if unknown
 	Address string // of the leader
+	Removed bool   // from the cluster: it will know no leader again
 }
 
 // Error names the leader.
 func (e *NotLeaderError) Error() string {
-	if e.Leader == "" {
+	switch {
+	case e.Removed:
+		return fmt.Sprintf("node %s was removed from the cluster; use another one", e.Node)
+	case e.Leader == "":
 		return fmt.Sprintf("node %s does not lead, and knows no leader; try again", e.Node)
 	}
 	return fmt.Sprintf("node %s does not lead; ask %s at %s", e.Node, e.Leader, e.Address)
@@ -72,7 +76,7 @@ func (n *Node) proposalError(err error) error {
 
 func (n *Node) notLeader() error {
 	address, id := n.raft.LeaderWithID()
-	e := &NotLeaderError{Node: n.config.ID}
+	e := &NotLeaderError{Node: n.config.ID, Removed: n.Removed()}
 	if string(id) != n.config.ID { // otherwise it leads, but is not ready
 		e.Leader, e.Address = string(id), string(address)
 	}

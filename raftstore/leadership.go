@@ -341,9 +341,9 @@ const (
 	leaderPoll = 10 * time.Millisecond
 )
 
-// AwaitLeader waits until this node leads and serves, or knows the API address
-// of another leader (see SetMemberAPI), and returns the leader's ID and API
-// address. After LeaderTimeout, or when ctx ends, it returns a NotLeaderError.
+// AwaitLeader waits until this node leads and serves, or knows the API address of another leader (see SetMemberAPI).
+// It returns the leader's ID and API address. After LeaderTimeout, when ctx ends, or if this node was removed from
+// the cluster, it returns a NotLeaderError.
 func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, LeaderTimeout)
 	defer cancel()
@@ -357,6 +357,9 @@ func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
 			if api := n.MemberAPI(id); api != "" {
 				return id, api, nil
 			}
+		}
+		if n.Removed() {
+			return "", "", n.notLeader()
 		}
 		select {
 		case <-poll.C:

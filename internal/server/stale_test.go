@@ -3,7 +3,9 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -97,4 +99,8 @@ func TestRemovedMemberServesNothing(t *testing.T) {
 	})
 	code, answer := post(t, removed.spec.API, "/v1/inspect", `{"resource":"fast/a"}`)
 	require.Equal(t, http.StatusServiceUnavailable, code, answer)
+	eventually(t, "it says why", func() bool {
+		_, answer := post(t, removed.spec.API, "/v1/acquire", `{"resource":"a"}`)
+		return strings.Contains(fmt.Sprint(answer["message"]), "was removed from the cluster; use another")
+	})
 }

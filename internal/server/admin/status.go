@@ -111,7 +111,8 @@ func (s *Service) problems() (reason, limited string) {
 	leader, _ := node.Leader()
 	switch {
 	case leader == "":
-		limited = "there is no leader; check that a majority of the members run and are connected"
+		limited = "there is no leader; check that a majority of the members run and are connected, and that this " +
+			"member was not removed while it was stopped"
 	case s.Router.LeaderAddress() == "":
 		limited = "member " + leader + " leads, and has not published its API address yet"
 	default:

@@ -85,8 +85,11 @@ func (r *Router) NameLeader(err error) error {
 		leader = ""
 	}
 	text := "member " + r.Node.ID() + " is not the leader, and knows no leader; try again"
-	if leader != "" {
+	switch {
+	case leader != "":
 		text = "member " + r.Node.ID() + " is not the leader; the leader's API address is " + leader
+	case r.Node.Removed():
+		text = "member " + r.Node.ID() + " was removed from the cluster; use another member"
 	}
 	return &wire.NotLeaderError{Leader: leader, Text: text}
 }
