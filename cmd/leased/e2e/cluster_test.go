@@ -301,6 +301,9 @@ func TestMembersChange(t *testing.T) {
 	require.Contains(t, out, "leased cluster remove "+name)
 
 	must(t, c.env(), leased, "cluster", "remove", name)
+	c.start(gone)
+	c.servers[gone].says("has removed member " + name + "; empty the data folder")
+	require.Equal(t, 1, c.servers[gone].code())
 	start(t, nil, append(fresh, "--id=d")...)
 	healthy(t, api)
 	eventually(t, func() bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,10 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 	if m.node.CatchingUp() { // it was stopped while it joined, and its configuration may be out of date
 		part = true
 	} else if part && !m.isNonVoter(known) {
-		return true, "", nil
+		if leader, _ := m.node.Leader(); leader != "" {
+			return true, "", nil
+		}
+		return false, "", m.checkRemoved(m.peers.statuses(ctx))
 	}
 	if !part && m.settings.BootstrapExpect == 1 {
 		return true, "", m.bootstrap()
@@ -74,6 +78,20 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 		}
 	}
 	return true, "", m.bootstrap()
+}
+
+// checkRemoved returns an error if this member was removed while it was stopped: another member has applied everything
+// that is in the log of this one, and does not know it.
+func (m *Member) checkRemoved(answers map[string]*pb.StatusResponse) error {
+	last := m.node.Status().LastIndex
+	for address, status := range answers {
+		known := slices.ContainsFunc(status.Members, func(other *pb.Member) bool { return other.Id == m.settings.ID })
+		if len(status.Members) > 0 && status.AppliedIndex >= last && !known {
+			return fmt.Errorf("%w: the cluster at %s has removed member %s; empty the data folder %s to let it join again",
+				ErrIdentity, address, m.settings.ID, m.settings.Data)
+		}
+	}
+	return nil
 }
 
 // isNonVoter reports whether this member has joined but was stopped before it became

@@ -57,3 +57,28 @@ func TestMemberThatCatchesUpJoinsAgain(t *testing.T) {
 		})
 	}
 }
+
+// Only a member with a newer log can tell that this one was removed: an older log may not know it yet.
+func TestRemovedWhileStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := raftstore.MemoryStorage()
+		entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+			Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"},
+				{ID: "b", Address: "b"}}})}
+		require.NoError(t, storage.Log.StoreLog(entry))
+		_, transport := raft.NewInmemTransport("a")
+		node, err := raftstore.Open(raftstore.Config{ID: "a", Transport: transport, Storage: storage,
+			Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		defer node.Close()
+		m := &Member{node: node, settings: &settings.Settings{ID: "a", Data: "d"}}
+		check := func(status *pb.StatusResponse) error {
+			return m.checkRemoved(map[string]*pb.StatusResponse{"h:7420": status})
+		}
+		others, all := []*pb.Member{{Id: "b"}}, []*pb.Member{{Id: "a"}, {Id: "b"}}
+		require.ErrorIs(t, check(&pb.StatusResponse{AppliedIndex: 1, Members: others}), ErrIdentity)
+		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 0, Members: others}), "it may have missed that a joined")
+		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2, Members: all}))
+		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2}), "it has not joined yet")
+	})
+}
