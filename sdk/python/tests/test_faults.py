@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.server
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -271,6 +272,10 @@ def test_limit_of_a_try(service: Member) -> None:
         began = time.monotonic()
         nobody.try_lock("s/try")
     assert unreachable.value.code == "unreachable" and time.monotonic() - began < 30
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and never answers
+        with leased.Client(f"http://127.0.0.1:{silent.getsockname()[1]}", ttl=2.0) as nobody:
+            with pytest.raises(leased.Unavailable):
+                nobody.try_lock("s/try")
     with leased.Client(service.url, ttl=1.0) as client, pytest.raises(leased.LeaseLost):
         intercept(client, lambda method, body: time.sleep(1.1))  # slower than the TTL
         client.try_lock("s/try")

@@ -233,6 +233,8 @@ export class LockManager implements AsyncDisposable {
     let nonce = 0;
     let doubt = false; // the service may have the attempt
     let failures = 0;
+    // A service that does not serve the caller gets a little longer than the wait.
+    const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
     for (;;) {
       this.checkOpen();
       try {
@@ -246,7 +248,7 @@ export class LockManager implements AsyncDisposable {
         if (options.permits) body["permits"] = options.permits;
         if (options.metadata) body["metadata"] = options.metadata;
         if (mode === "correctness") {
-          const open = await unless(options.signal, this.session(ttl));
+          const open = await unless(options.signal, this.session(ttl, rest()));
           if (open !== session) [session, nonce, doubt] = [open, ++open.nonce, false];
           Object.assign(body, open.name, { nonce });
         } else {
@@ -270,7 +272,7 @@ export class LockManager implements AsyncDisposable {
           session = undefined;
           continue;
         }
-        const late = limit !== undefined && began.elapsed() > limit + Math.min(ttl, retryTimeout);
+        const late = rest() < 0;
         if (error instanceof ModeMismatch) this.modes.delete(name); // it has changed
         else if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
         else if (error instanceof LeaseLost && !late) {
@@ -356,18 +358,22 @@ export class LockManager implements AsyncDisposable {
   }
 
   /** Returns the open session for leases of this TTL. */
-  private async session(ttl: number): Promise<KeepAlive> {
+  private async session(ttl: number, limit: number): Promise<KeepAlive> {
     const known = this.sessions.get(ttl);
     if (known && known.left() > 0) return known;
-    const opening = this.opening.get(ttl) ?? this.open(ttl).finally(() => this.opening.delete(ttl));
+    const opening = this.opening.get(ttl) ?? this.open(ttl, limit).finally(() => this.opening.delete(ttl));
     this.opening.set(ttl, opening);
     return opening;
   }
 
-  private async open(ttl: number): Promise<KeepAlive> {
+  private async open(ttl: number, limit: number): Promise<KeepAlive> {
     const sent = new Instant();
     const body = { ttl: formatDuration(ttl), sessionId: randomBytes(16).toString("hex") };
-    const answer = await this.transport.call("open-session", body, Math.max(1000, Math.min(ttl, 5000)));
+    const call = this.transport.call("open-session", body, Math.max(1000, Math.min(ttl, limit, 5000)));
+    const answer = await call.catch((error: unknown) => {
+      // A session without leases has no effect.
+      throw error instanceof Uncertain ? new Unavailable("unavailable", error.message, error.hint) : error;
+    });
     const session = new KeepAlive({ sessionId: String(answer["sessionId"]) }, parseDuration(String(answer["ttl"])), sent);
     if (this.closed) void this.discard(ending(session));
     this.checkOpen();

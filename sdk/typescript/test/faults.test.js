@@ -165,10 +165,15 @@ test("a session without leases and waiters is closed after its TTL, unless it ha
   await locks.close();
 });
 
-test("an acquire that does not wait ends soon, whatever fails", async () => {
+test("an acquire that does not wait ends soon, whatever fails", async (t) => {
   const signal = AbortSignal.timeout(30_000);
   const nobody = new LockManager("http://127.0.0.1:1", { ttl: 60_000, fetch: () => Promise.reject(new TypeError("failed", { cause: { code: "ECONNREFUSED" } })) });
   await assert.rejects(nobody.acquire("a", { wait: 0, signal }), Unavailable);
+  const silent = createServer(() => undefined).listen(0, "127.0.0.1"); // it never answers
+  t.after(() => silent.close().closeAllConnections());
+  await once(silent, "listening");
+  const unheard = new LockManager(`http://127.0.0.1:${silent.address().port}`, { ttl: 2000 });
+  await assert.rejects(unheard.acquire("a", { wait: 0, signal }), Unavailable);
   const slow = intercepted(() => new Promise((resolve) => setTimeout(resolve, 600)), { ttl: 1000 }); // a session ends before its first grant
   await assert.rejects(slow.request("s/slow", { ifAvailable: true, signal }, () => assert.fail("called")), LeasedError);
   await slow.close();

@@ -135,9 +135,9 @@ class Wanted:
     def __post_init__(self) -> None:
         check_ttl(self.ttl)
 
-    def late(self, began: Instant, ttl: float) -> bool:
-        """Report whether the caller gives up: a service that does not serve it gets a little longer than the wait."""
-        return self.wait is not None and began.elapsed() > self.wait + min(ttl, REPEAT)
+    def rest(self, began: Instant, ttl: float) -> float:
+        """Return when the caller gives up: a service that does not serve it gets a little longer than the wait."""
+        return FOREVER if self.wait is None else self.wait + min(ttl, REPEAT) - began.elapsed()
 
     def body(self, holder: str) -> dict[str, Any]:
         body: dict[str, Any] = {"holder": holder}
@@ -203,7 +203,7 @@ class Core:
                 body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], "correctness")
                 left = FOREVER if wanted.wait is None else min(FOREVER, max(0.0, wanted.wait - began.elapsed()))
                 if body["mode"] == "correctness":
-                    current = yield from self._session(ttl)
+                    current = yield from self._session(ttl, wanted.rest(began, ttl))
                     if current is not session:
                         session, nonce, doubt = current, self._next_nonce(current), False
                     body["sessionId"], body["nonce"] = session.name["sessionId"], nonce
@@ -228,12 +228,12 @@ class Core:
             except LeaseLost:  # the next renewal tells whether the session is gone
                 self._retire(session)
                 session = None
-                if wanted.late(began, ttl):
+                if wanted.rest(began, ttl) < 0:
                     raise
             except (Unavailable, Uncertain) as error:
                 failures += 1
                 doubt = doubt or isinstance(error, Uncertain) and session is not None
-                if wanted.late(began, ttl):
+                if wanted.rest(began, ttl) < 0:
                     self._unwant(session if doubt else None, nonce)
                     raise
             except LeasedError:  # the service refused this copy of the attempt
@@ -262,7 +262,7 @@ class Core:
             session.nonce += 1
             return session.nonce
 
-    def _session(self, ttl: float) -> Steps[KeepAlive]:
+    def _session(self, ttl: float, limit: float) -> Steps[KeepAlive]:
         """Return the open session for leases of this TTL."""
         with self.lock:
             session = self.sessions.get(ttl)
@@ -270,8 +270,11 @@ class Core:
                 session.used = Instant.now()
                 return session
         sent = Instant.now()
-        answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
-                            max(1.0, min(ttl, 5.0)))
+        try:
+            answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
+                                max(1.0, min(ttl, limit, 5.0)))
+        except Uncertain as error:  # a session without leases has no effect
+            raise Unavailable(str(error.args[0]), error.hint) from error
         opened = KeepAlive({"sessionId": str(answer["sessionId"])}, parse_duration(str(answer["ttl"])), sent)
         with self.lock:
             session = self.sessions.get(ttl)
