@@ -256,6 +256,13 @@ func TestPlanRecovers(t *testing.T) {
 		}(),
 			want:    []fleet.Action{{Kind: fleet.Rejoin, Server: "t", Join: join}},
 			waiting: "quarantine of Redis node a:1, 1m0s left"},
+		{name: "joined before its clock was set back", node: func() recovery.Node {
+			n := joined(join, 5*maxTTL)
+			n.Joined = -4 * maxTTL
+			return n
+		}(),
+			want:    []fleet.Action{{Kind: fleet.Rejoin, Server: "t", Join: join}},
+			waiting: "quarantine of Redis node a:1, 5m0s left"},
 		{name: "in quarantine", node: joined(join, maxTTL), waiting: "quarantine of Redis node a:1, 1m0s left"},
 		{name: "after the quarantine", node: joined(join, 0), want: []fleet.Action{{Kind: fleet.NameLife, Life: "t." + join,
 			Version: 7}}},

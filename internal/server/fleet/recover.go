@@ -50,7 +50,8 @@ func (d *decision) recover(i int) {
 		before != "" && before != node.Server: // the address leads back to it
 		d.do(Action{Kind: Join, Node: i, Server: node.Server})
 		return
-	case node.Joined >= rejoinInterval: // the quarantine counts while the address leads to this server
+	case node.Joined >= rejoinInterval, // the quarantine counts while the address leads to this server
+		node.Joined < 0: // its clock was set back: only a join starts the quarantine again
 		d.do(Action{Kind: Rejoin, Node: i, Server: node.Server, Join: node.Joining})
 	}
 	switch first := d.first(i); {
