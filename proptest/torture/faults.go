@@ -157,6 +157,9 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 	}
 	n.report(m.who(), note)
 	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { return m.process.Pid() == 0 || tracer.Pid() == 0 })
+	if tracer.Pid() == 0 { // mostly because the member has ended
+		until(context.WithoutCancel(ctx), stopLimit, func() bool { return m.process.Pid() == 0 })
+	}
 	if m.process.Pid() != 0 && tracer.Pid() == 0 {
 		n.fail(fmt.Errorf("strace detached from %s at once, so no disk fault was injected; its log is %s; allow ptrace, or "+
 			"remove strace from PATH", m.who(), tracer.Log))
