@@ -49,6 +49,28 @@ func TestOneWinner(t *testing.T) {
 	}
 }
 
+// A waiter that disappears keeps its place for about one TTL, as a holder keeps its lock.
+func TestPlaceOfAWaiter(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, pool, "a"))
+	backend, err := postgres.New(testserver.Context(t), pool, nil)
+	require.NoError(t, err)
+	for ttl, place := range map[time.Duration]time.Duration{time.Second: 6 * time.Second, 9 * time.Second: 9 * time.Second,
+		time.Hour: 15 * time.Second} {
+		s, err := backend.Open(testserver.Context(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
+			Clock: engine.SystemClock()})
+		require.NoError(t, err)
+		ctx, gone := context.WithCancel(testserver.Context(t))
+		waiter := request(1, "a")
+		waiter.Wait, waiter.Queued = true, gone
+		_, err = s.Acquire(ctx, waiter)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, place, value[time.Duration](t, pool, "SELECT expires - queued FROM leased_waiters"), "%v", ttl)
+		do(t, pool, "DELETE FROM leased_waiters")
+	}
+}
+
 // A lock goes to its waiters in order, also when its lease has expired.
 func TestQueue(t *testing.T) {
 	t.Parallel()

@@ -25,12 +25,15 @@ type session struct {
 	unanswered sync.Map
 }
 
-// A waiter asks again after askAgain at the latest, and loses its place if it has not asked
-// for keepPlace.
-const (
-	askAgain  = 5 * time.Second
-	keepPlace = 20 * time.Second
-)
+// askAgain is the longest time after which a waiter asks again.
+const askAgain = 5 * time.Second
+
+// pace returns the time after which a waiter asks again, and the time for which it keeps its place without asking. A
+// waiter that disappears blocks those behind it for about as long as a holder would: for one TTL.
+func (s *session) pace() (again, keep time.Duration) {
+	again = min(askAgain, max(s.config.TTL/3, 2*time.Second))
+	return again, 3 * again
+}
 
 // attempt returns the name of an attempt in the database.
 func (s *session) attempt(nonce engine.Nonce) string {
@@ -65,7 +68,8 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		grant, _, err := s.ask(ctx, request, nil)
 		return grant, err
 	}
-	attempt, keep := s.attempt(request.Nonce), keepPlace
+	attempt := s.attempt(request.Nonce)
+	again, keep := s.pace()
 	woken, done := s.backend.listener.add(attempt)
 	defer done()
 	for look := 0; ; look++ {
@@ -79,7 +83,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 			request.Queued()
 			request.Queued = nil
 		}
-		limit := askAgain
+		limit := again
 		if !listening {
 			limit = min(limit, pollPause(look))
 		}
