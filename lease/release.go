@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -48,7 +49,10 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 	if last { // other leases of a re-entrant holder keep the grant
 		c.holders.remove(g)
-		err = k.release(ctx, held, now)
+		if err = k.release(ctx, held, now); err != nil && errors.Is(err, ctx.Err()) { // not the caller's deadline
+			err = fmt.Errorf("release %q: %w: no answer in time; the client repeats it in the background",
+				string(l.Resource()), engine.ErrUncertain)
+		}
 	}
 	if c.hooks.Released != nil {
 		c.hooks.Released(l.Context(), g.event(now, err))
