@@ -203,8 +203,7 @@ func (a *access) explainNoLeader(ctx context.Context, err error, reached, given 
 	answered, missing := a.countMembers(ctx, reached, given)
 	switch {
 	case noLeader && missing:
-		text := fmt.Sprintf("no leader: %s; see 'leased cluster status'", answered)
-		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: text}}
+		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: answered + "; see 'leased cluster status'"}}
 	case noLeader && not.Leader == "":
 		text := fmt.Sprintf("no leader: %s, and none leads; an election is in progress, or a majority of the members "+
 			"is down: try again, or see 'leased cluster status' (needs the right cluster)", answered)
@@ -215,7 +214,7 @@ func (a *access) explainNoLeader(ctx context.Context, err error, reached, given 
 	return err
 }
 
-// missingMajority says how many members answer if a majority is missing, and returns ""
+// missingMajority says how many members answer if the leader or a majority is missing, and returns ""
 // otherwise.
 func (a *access) missingMajority() string {
 	if a.postgres() != "" {
@@ -229,7 +228,7 @@ func (a *access) missingMajority() string {
 	return ""
 }
 
-// countMembers says how many of the voters answer, and reports whether a majority is
+// countMembers says how many of the voters answer, and reports whether the leader or a majority is
 // missing. A user without the right cluster cannot see the members. Then countMembers
 // counts the endpoints of the command line, which do not show whether a majority answers.
 func (a *access) countMembers(ctx context.Context, reached, given int) (text string, missing bool) {
@@ -238,20 +237,25 @@ func (a *access) countMembers(ctx context.Context, reached, given int) (text str
 		return fmt.Sprintf("%d of %s answered", reached, count(given, "endpoint")), false
 	}
 	voters, answered := 0, 0
+	hasAnswered := func(id string) bool {
+		return slices.ContainsFunc(answers, func(s *pb.StatusResponse) bool { return s.Id == id })
+	}
 	for _, m := range answers[0].Members {
-		if !m.Voter {
-			continue
+		if m.Voter {
+			voters++
 		}
-		voters++
-		for _, s := range answers {
-			if s.Id == m.Id {
-				answered++
-			}
+		if m.Voter && hasAnswered(m.Id) {
+			answered++
 		}
 	}
 	text = fmt.Sprintf("%d of %s answered", answered, count(voters, "member"))
+	for _, s := range answers {
+		if s.Leader != "" && !hasAnswered(s.Leader) {
+			return fmt.Sprintf("%s; member %s leads, and cannot be reached from here", text, s.Leader), true
+		}
+	}
 	if majority := voters/2 + 1; answered < majority {
-		return fmt.Sprintf("%s; a majority (%d) is needed", text, majority), true
+		return fmt.Sprintf("no leader: %s; a majority (%d) is needed", text, majority), true
 	}
 	return text, false
 }

@@ -216,8 +216,8 @@ func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) er
 			text = f.access.missingMajority()
 		}
 		if text != "" {
-			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: no leader for %v: %s", string(resource), f.wait,
-				text)}
+			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %s",
+				string(resource), f.wait, text)}
 		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %w; "+
 			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT, and --tls-ca if it uses TLS",

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // A command that waits ends with the exit code of its signal, and leaves no waiter.
@@ -58,7 +60,7 @@ func TestLostMajority(t *testing.T) {
 			eventually(t, func() bool { // until the leader has noticed
 				out, code = call(t, env, append([]string{leased}, args...)...)
 				require.Contains(t, []int{0, 122, 123}, code, out)
-				return strings.Contains(out, "no leader: "+says)
+				return strings.Contains(out, "leased: no leader: "+says)
 			}, "for the error of %s", name)
 			require.Equal(t, 1, strings.Count(strings.TrimSpace(out), "\n")+1, "one line: %s", out)
 		}
@@ -66,6 +68,24 @@ func TestLostMajority(t *testing.T) {
 	out, code := call(t, c.env(), leased, "run", "b", "--wait=3s", "-q", "--", "true")
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, says)
+}
+
+// A command that reaches a follower and not the leader says so: the cluster has not lost its majority.
+func TestUnreachableLeader(t *testing.T) {
+	t.Parallel()
+	apis := []string{testserver.FreeAddr(t), testserver.FreeAddr(t)}
+	start(t, nil, leased, "serve", "--id=a", "--data="+t.TempDir()+"/a", "--bootstrap-expect=1", "--listen="+apis[0],
+		"--raft-listen=127.0.0.1:0", "--advertise="+testserver.FreeAddr(t)) // where nobody listens
+	healthy(t, apis[0])
+	start(t, nil, leased, "serve", "--id=b", "--data="+t.TempDir()+"/b", "--join="+apis[0], "--listen="+apis[1],
+		"--raft-listen=127.0.0.1:0")
+	healthy(t, apis[1])
+	for _, args := range [][]string{{"list"}, {"run", "a", "--wait=1s", "--", "true"}} {
+		out, code := call(t, endpoint(apis[1]), append([]string{leased}, args...)...)
+		require.Equal(t, 122, code, out)
+		require.Contains(t, out, "answered; member a leads, and cannot be reached from here")
+		require.NotContains(t, out, "majority")
+	}
 }
 
 // Durations of 0 do not stand for the default.
