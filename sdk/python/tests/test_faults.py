@@ -18,7 +18,7 @@ import leased
 import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant
-from leased._core import Call
+from leased._core import Call, Core, Pause, Wanted
 
 Exchange = Callable[..., Mapping[str, Any]]
 
@@ -279,6 +279,19 @@ def test_limit_of_a_try(service: Member) -> None:
     with leased.Client(service.url, ttl=1.0) as client, pytest.raises(leased.LeaseLost):
         intercept(client, lambda method, body: time.sleep(1.1))  # slower than the TTL
         client.try_lock("s/try")
+
+
+@pytest.mark.parametrize("wait", [0.0, 2.0, 60.0, None])
+def test_room_for_another_member(wait: float | None) -> None:
+    """An acquire whose answer was lost is repeated, with the same nonce, before its time is over."""
+    steps = Core("h", 10.0, lambda grant: None, lambda: None).acquire(Wanted(("a",), wait=wait))
+    assert isinstance(opening := next(steps), Call) and opening.method == "open-session" and opening.limit <= 4
+    first = steps.send({"sessionId": "s", "ttl": "10s"})
+    assert isinstance(first, Call) and first.limit <= min(10 if wait is None else wait, 10) + 4
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    again = next(steps)
+    assert isinstance(again, Call) and again.body["nonce"] == first.body["nonce"]
+    steps.close()
 
 
 def test_timeout_of_the_caller(client: leased.Client, other: leased.Client) -> None:

@@ -43,7 +43,8 @@ export interface RequestOptions {
   metadata?: Readonly<Record<string, string>>;
 }
 
-const answerLimit = 15_000; // milliseconds until a call counts as lost
+const answerTime = 4000; // milliseconds until another member is asked; a member waits 3000 for a leader
+const waitTime = 10_000; // milliseconds for which one member is asked to wait
 const retryTimeout = 5000; // milliseconds after its wait for which an acquire repeats failed calls
 const forever = 3_600_000; // the longest wait of one call
 const drift = 0.01; // of the TTL: clocks may run at slightly different rates
@@ -254,12 +255,13 @@ export class LockManager implements AsyncDisposable {
         } else {
           [session, doubt] = [undefined, false];
           Object.assign(body, { ttl: formatDuration(ttl), attempt });
-          left = Math.min(left, answerLimit - 5000); // it has no place in a queue that a copy could take over
+          left = Math.min(left, waitTime); // it has no place in a queue that a copy could take over
         }
         body["wait"] = formatDuration(left);
         const sent = new Instant();
         if (session) session.acquires++;
-        const call = this.transport.call("acquire", body, Math.min(answerLimit, left + 5000), options.signal);
+        const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
+        const call = this.transport.call("acquire", body, time, options.signal);
         const answer = await call.finally(() => session && session.acquires--);
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
@@ -293,7 +295,7 @@ export class LockManager implements AsyncDisposable {
 
   /** Returns the holders and waiters of a lock, as docs/API.md describes them. */
   async query(name: string): Promise<Answer> {
-    return (await this.repeat("inspect", { resource: name }, 5000, answerLimit))["lock"] as Answer;
+    return (await this.repeat("inspect", { resource: name }, retryTimeout, answerTime))["lock"] as Answer;
   }
 
   /** Releases everything. */
@@ -369,7 +371,7 @@ export class LockManager implements AsyncDisposable {
   private async open(ttl: number, limit: number): Promise<KeepAlive> {
     const sent = new Instant();
     const body = { ttl: formatDuration(ttl), sessionId: randomBytes(16).toString("hex") };
-    const call = this.transport.call("open-session", body, Math.max(1000, Math.min(ttl, limit, 5000)));
+    const call = this.transport.call("open-session", body, Math.max(1000, Math.min(ttl, limit, answerTime)));
     const answer = await call.catch((error: unknown) => {
       // A session without leases has no effect.
       throw error instanceof Uncertain ? new Unavailable("unavailable", error.message, error.hint) : error;

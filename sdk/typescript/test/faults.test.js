@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { LeaseLost, LeasedError, LockManager, Unavailable } from "../dist/index.js";
+import { LeaseLost, LeasedError, LockManager, Unavailable, Uncertain } from "../dist/index.js";
 import { eventually, startMember } from "./service.js";
 
 let service;
@@ -177,6 +177,14 @@ test("an acquire that does not wait ends soon, whatever fails", async (t) => {
   const slow = intercepted(() => new Promise((resolve) => setTimeout(resolve, 600)), { ttl: 1000 }); // a session ends before its first grant
   await assert.rejects(slow.request("s/slow", { ifAvailable: true, signal }, () => assert.fail("called")), LeasedError);
   await slow.close();
+});
+
+test("an acquire whose answer was lost is repeated before its time is over", async () => {
+  let asked = 0;
+  const locks = intercepted((method, _, signal) => (method === "acquire" ? (asked++, hangs(signal)) : undefined));
+  await assert.rejects(locks.acquire("s/lost", { wait: 0 }), Uncertain);
+  assert.ok(asked > 1);
+  await locks.close();
 });
 
 test("a request that is not granted costs one call", async () => {

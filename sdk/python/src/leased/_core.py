@@ -22,7 +22,8 @@ from .errors import Held, Invalid, LeasedError, LeaseLost, ModeMismatch, Unavail
 T = TypeVar("T")
 Answer = Mapping[str, Any]
 
-ANSWER_LIMIT = 15.0  # seconds until a call counts as lost
+ANSWER = 4.0  # seconds until another member is asked; a member waits three for a leader
+WAIT = 10.0  # seconds for which one member is asked to wait
 REPEAT = 5.0  # seconds for which a read is repeated, and an acquire beyond its wait if the service does not serve it
 FOREVER = 3600.0  # the longest wait of one call
 DRIFT = 0.01  # of the TTL: clocks may run at slightly different rates
@@ -40,7 +41,7 @@ class Call:
 
     method: str
     body: Mapping[str, Any]
-    limit: float = ANSWER_LIMIT
+    limit: float = ANSWER
     each: Callable[[Answer], None] | None = None
 
 
@@ -210,10 +211,11 @@ class Core:
                 else:
                     session, doubt = None, False
                     body["ttl"], body["attempt"] = format_duration(ttl), attempt
-                    left = min(left, ANSWER_LIMIT - 5.0)  # it has no place in a queue that a copy could take over
+                    left = min(left, WAIT)  # it has no place in a queue that a copy could take over
                 body["wait"] = format_duration(left)
                 sent = Instant.now()
-                answer = yield from self._ask(Call("acquire", body, min(ANSWER_LIMIT, left + 5.0)), session, nonce)
+                limit = min(min(WAIT, left) + ANSWER, max(1.0, wanted.rest(began, ttl)))
+                answer = yield from self._ask(Call("acquire", body, limit), session, nonce)
                 return (yield from self._granted(answer, sent, session, nonce))
             except ModeMismatch as error:
                 if wanted.mode or not error.mode:
@@ -272,7 +274,7 @@ class Core:
         sent = Instant.now()
         try:
             answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
-                                max(1.0, min(ttl, limit, 5.0)))
+                                max(1.0, min(ttl, limit, ANSWER)))
         except Uncertain as error:  # a session without leases has no effect
             raise Unavailable(str(error.args[0]), error.hint) from error
         opened = KeepAlive({"sessionId": str(answer["sessionId"])}, parse_duration(str(answer["ttl"])), sent)
