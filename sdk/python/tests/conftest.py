@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import json
@@ -24,13 +25,20 @@ import leased
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
+reserved: list[socket.socket] = []  # a UDP socket for each port: other test processes skip it
+
+
 def free_port() -> int:
     """Return a port of the loopback interface that nobody uses, and that no outgoing connection gets."""
     while True:
-        port = random.randrange(10000, 15000)
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED:
-                return port
+        address = "127.0.0.1", random.randrange(10000, 15000)
+        reservation = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            reservation.bind(address)
+            if s.connect_ex(address) == errno.ECONNREFUSED:
+                reserved.append(reservation)
+                return address[1]
+        reservation.close()
 
 
 def eventually(what: str, holds: Callable[[], bool], limit: float = 120.0) -> None:

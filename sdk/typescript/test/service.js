@@ -1,5 +1,6 @@
 // A real service, and a real PostgreSQL server, for the tests.
 import { execFileSync, spawn } from "node:child_process";
+import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { chownSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { connect } from "node:net";
@@ -13,13 +14,17 @@ const root = fileURLToPath(new URL("../../..", import.meta.url));
 export async function freePort() {
   for (;;) {
     const port = 15_000 + Math.floor(Math.random() * 5000);
-    const socket = connect(port, "127.0.0.1");
+    const reservation = createSocket("udp4").unref(); // until the process ends: other test processes skip the port
     try {
+      reservation.bind({ port, address: "127.0.0.1", exclusive: true });
+      await once(reservation, "listening");
+      const socket = connect(port, "127.0.0.1");
       await once(socket, "connect");
+      socket.destroy();
     } catch (error) {
       if (error.code === "ECONNREFUSED") return port;
     }
-    socket.destroy();
+    reservation.close();
   }
 }
 
