@@ -208,6 +208,9 @@ func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
 func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
 	switch {
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait && f.access.postgres() != "":
+		if errors.Is(trouble, wire.ErrUnreachable) {
+			trouble = errors.New("it does not answer; check that it runs and that --postgres is right")
+		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the database was not available for %v: %w",
 			string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:

@@ -88,7 +88,7 @@ const soon = 500 * time.Millisecond
 // come before the general one.
 var kinds = []Kind{
 	{"uncertain", engine.ErrUncertain, codes.Unknown, http.StatusGatewayTimeout, ExitUncertain,
-		"it may or may not have happened: inspect the lock, or repeat the same request (same session and nonce) to find out",
+		"it may or may not have happened: look before you repeat it; an acquire can be repeated with its session and nonce",
 		soon},
 	{"unauthenticated", ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
 		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands " +
