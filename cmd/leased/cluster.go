@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -54,19 +55,24 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	var answers []*pb.StatusResponse
 	known := map[string]bool{}
 	var failed error
-	for i := 0; i < len(addresses); i++ {
-		s, err := a.statusOf(ctx, addresses[i])
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		if !known[s.Id] {
-			known[s.Id] = true
-			answers = append(answers, s)
-		}
-		for _, m := range s.Members {
-			if m.ApiAddress != "" && !slices.Contains(addresses, m.ApiAddress) {
-				addresses = append(addresses, m.ApiAddress)
+	for asked := 0; asked < len(addresses); {
+		for _, got := range a.askAll(ctx, addresses[asked:]) {
+			asked++
+			if wrong := (*codeError)(nil); errors.As(got.err, &wrong) && wrong.code == wire.ExitUsage {
+				return nil, got.err // as it would be for the other members
+			}
+			if got.err != nil {
+				failed = errors.Join(failed, got.err)
+				continue
+			}
+			if !known[got.Id] {
+				known[got.Id] = true
+				answers = append(answers, got.StatusResponse)
+			}
+			for _, m := range got.Members {
+				if m.ApiAddress != "" && !slices.Contains(addresses, m.ApiAddress) {
+					addresses = append(addresses, m.ApiAddress)
+				}
 			}
 		}
 	}
@@ -74,6 +80,23 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 		return nil, failed
 	}
 	return answers, nil
+}
+
+// answer is the status of a member, or the error of the request.
+type answer struct {
+	*pb.StatusResponse
+	err error
+}
+
+// askAll requests the status of members side by side: each that cannot be reached takes its time.
+func (a *access) askAll(ctx context.Context, addresses []string) []answer {
+	answers := make([]answer, len(addresses))
+	var asking sync.WaitGroup
+	for i, address := range addresses {
+		asking.Go(func() { answers[i].StatusResponse, answers[i].err = a.statusOf(ctx, address) })
+	}
+	asking.Wait()
+	return answers
 }
 
 func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {
