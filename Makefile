@@ -130,7 +130,7 @@ plain-test: typescript
 
 race-test:
 	@packages=$$($(GO) list $(PKG) | grep -vxE '$(PLAIN)') && set -x && \
-	CGO_ENABLED=1 scripts/test-packages 4 $(GO) test -race -vet=off $(NODWARF) -timeout $(TESTTIMEOUT) $(ordered)
+	CGO_ENABLED=1 scripts/test-packages 3 $(GO) test -race -vet=off $(NODWARF) -timeout $(TESTTIMEOUT) $(ordered)
 
 deps:
 	@scripts/install-test-deps

@@ -29,7 +29,7 @@ func TestPython(t *testing.T) {
 		source = filepath.Join(t.TempDir(), "src")
 		copyWith(t, overlay, "../python/src", source)
 	}
-	run(t, "../python", "/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "6",
+	run(t, "../python", "/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4",
 		"-o", "pythonpath="+source+" tests", "-k", *only)
 }
 
