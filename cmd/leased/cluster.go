@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -239,11 +240,11 @@ func (a *access) explainNoLeader(ctx context.Context, err error, reached, given 
 
 // missingMajority says how many members answer if the leader or a majority is missing, and returns ""
 // otherwise.
-func (a *access) missingMajority() string {
+func (a *access) missingMajority(limit time.Duration) string {
 	if a.postgres() != "" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if text, missing := a.countMembers(ctx, 0, 0); missing {
 		return text + "; see 'leased cluster status'"

@@ -214,11 +214,11 @@ func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) er
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the database was not available for %v: %w",
 			string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
-		text := ""
-		if !errors.Is(trouble, wire.ErrUnreachable) {
-			text = f.access.missingMajority()
+		limit := connectTimeout
+		if errors.Is(trouble, wire.ErrUnreachable) { // or slow to answer
+			limit = 2 * firstConnect
 		}
-		if text != "" {
+		if text := f.access.missingMajority(limit); text != "" {
 			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %s",
 				string(resource), f.wait, text)}
 		}
@@ -228,7 +228,7 @@ func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) er
 	case errors.Is(err, lease.ErrHeld):
 		return &codeError{wire.ExitHeld, fmt.Errorf("%w; `leased inspect %s` shows the holder", err, resource)}
 	case temporary(err):
-		if text := f.access.missingMajority(); text != "" {
+		if text := f.access.missingMajority(connectTimeout); text != "" {
 			return fmt.Errorf("%w; %s", err, text)
 		}
 	}
