@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/hashicorp/raft"
 
@@ -103,8 +104,8 @@ func errWentBack(why string) error {
 		ErrStateLost, transport.ErrWentBack, why)
 }
 
-// configuredFSM tells the memory of committed configurations: a member that was removed
-// may join again with an empty folder.
+// configuredFSM tells the memory of committed configurations and of snapshots: a member that
+// was removed may join again with an empty folder.
 type configuredFSM struct {
 	*replica.FSM
 	memory *transport.Memory
@@ -114,3 +115,9 @@ var _ raft.ConfigurationStore = configuredFSM{}
 
 // StoreConfiguration is called with each committed configuration.
 func (f configuredFSM) StoreConfiguration(_ uint64, c raft.Configuration) { f.memory.Configured(c) }
+
+// Restore is called with each snapshot, which takes the place of entries.
+func (f configuredFSM) Restore(snapshot io.ReadCloser) error {
+	f.memory.Restored()
+	return f.FSM.Restore(snapshot)
+}

@@ -154,6 +154,26 @@ func TestFormerRefusalDoesNotStopReturnedMember(t *testing.T) {
 	})
 }
 
+// A snapshot takes the place of entries, which may include the removal and the return of a refused member.
+func TestSnapshotLiftsRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 3, DefaultLogStore)
+		back := goBack(t, c, openSession(t, c.backend(), time.Hour))
+		ended := make(chan error, 1)
+		c.configs[back].Fatal = func(err error) { ended <- err }
+		id := c.restart(back).ID()
+		firstOf(t, ended, "the member stops")
+		leader := c.leader()
+		require.True(t, leader.memory.IsRefused(id))
+		var saved bytes.Buffer
+		_, err := leader.SaveSnapshot(t.Context(), &saved)
+		require.NoError(t, err)
+		_, err = leader.RestoreSnapshot(t.Context(), &saved)
+		require.NoError(t, err)
+		require.False(t, leader.memory.IsRefused(id))
+	})
+}
+
 // A member that was refused may not come back with its folder after the leader changed.
 func TestRefusedMemberStaysRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

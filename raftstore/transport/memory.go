@@ -28,7 +28,7 @@ type Memory struct {
 	// are not compared: a member that joins again starts with an empty log, and
 	// becomes a voter with a log that is longer than before.
 	Voter func(id raft.ServerID) bool
-	// Refused is called when a voter is refused for the first time.
+	// Refused is called when a voter is refused for the first time. It must not call the Memory.
 	Refused func(id raft.ServerID, acknowledged, reported uint64)
 	// Told is called when a peer refuses this node because it lacks an entry.
 	Told func(by raft.ServerID, lost uint64)
@@ -47,9 +47,9 @@ type record struct {
 	lost      uint64 // an entry that it lacks, 0 if it is not refused
 }
 
-// expected is what a voter must have when it answers a request.
+// expected is what a voter must have when it answers a request. record is nil for other members.
 type expected struct {
-	voter              bool
+	record             *record
 	committed, matched uint64
 }
 
@@ -61,40 +61,40 @@ func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.records[id]
-	switch {
-	case r == nil:
-		return expected{voter: true}, nil
-	case r.lost > 0:
+	r := m.record(id)
+	if r.lost > 0 {
 		return expected{}, refusal(id, r.lost)
-	case r.inTerm != term:
-		return expected{voter: true, committed: max(r.committed, r.led)}, nil
 	}
-	return expected{voter: true, committed: max(r.committed, r.led), matched: r.matched}, nil
+	e := expected{record: r, committed: max(r.committed, r.led)}
+	if r.inTerm == term {
+		e.matched = r.matched
+	}
+	return e, nil
 }
 
 // answered compares an answer with what the voter must have, and records what it
 // acknowledges. Entries that are not committed count only if the voter still follows
-// this leader: another leader may have replaced them.
+// this leader: another leader may have replaced them. If the record has ended since the
+// request was sent, the voter may have joined again with an empty log, and the answer
+// proves nothing.
 func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntriesRequest,
 	response *raft.AppendEntriesResponse) error {
-	if !e.voter {
-		return nil
-	}
 	required := e.committed
 	if response.Term == request.Term {
 		required = max(required, e.matched)
 	}
-	if response.LastLog < required {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := e.record
+	switch {
+	case r == nil || r != m.records[id]:
+		return nil
+	case response.LastLog < required:
 		return m.refuse(id, required, response.LastLog)
-	}
-	if !response.Success {
+	case !response.Success:
 		return nil
 	}
 	last := request.PrevLogEntry + uint64(len(request.Entries))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.record(id)
 	if committed := min(last, request.LeaderCommitIndex); committed > r.committed {
 		r.committed, r.term = committed, request.Term
 	}
@@ -134,14 +134,16 @@ func (m *Memory) Check(command any) error {
 	if !m.Voter(id) {
 		return nil
 	}
-	r := m.copyOf(id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record(id)
 	if r.lost > 0 {
 		return refusal(id, r.lost)
 	}
 	var last, term uint64 // term is the candidate's when it sent the request
 	switch c := command.(type) {
 	case *raft.AppendEntriesRequest:
-		m.led(id, c.LeaderCommitIndex)
+		r.led = max(r.led, c.LeaderCommitIndex)
 		return nil
 	case *raft.RequestVoteRequest:
 		last, term = c.LastLogIndex, c.Term
@@ -159,34 +161,10 @@ func (m *Memory) Check(command any) error {
 	return fmt.Errorf("candidate %s has %d entries of the %d that it has had", id, last, max(r.committed, r.led))
 }
 
-// copyOf returns a copy of the record of a voter.
-func (m *Memory) copyOf(id raft.ServerID) record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.records[id]; r != nil {
-		return *r
-	}
-	return record{}
-}
-
-// led records that a leader has called entries committed: it has them.
-func (m *Memory) led(id raft.ServerID, committed uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.record(id)
-	r.led = max(r.led, committed)
-}
-
-// refuse refuses a voter from now on. It returns the refusal.
+// refuse refuses a voter from now on. It returns the refusal. The caller holds mu.
 func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) error {
-	m.mu.Lock()
-	r := m.record(id)
-	first := r.lost == 0
-	if first {
+	if r := m.record(id); r.lost == 0 {
 		r.lost = acknowledged
-	}
-	m.mu.Unlock()
-	if first {
 		m.Refused(id, acknowledged, reported)
 	}
 	return refusal(id, acknowledged)
@@ -221,6 +199,19 @@ func (m *Memory) Configured(c raft.Configuration) {
 		if !voters[id] {
 			delete(m.records, id)
 		}
+	}
+}
+
+// Restored lifts all refusals, and ends all records: this node has received a snapshot in place of
+// entries, which may include that a member was removed and has joined again. What the records say
+// remains true: such a member has a longer log.
+func (m *Memory) Restored() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, r := range m.records {
+		renewed := *r
+		renewed.lost = 0
+		m.records[id] = &renewed
 	}
 }
 

@@ -139,6 +139,23 @@ func TestMemory(t *testing.T) {
 			l.memory.Configured(raft.Configuration{})
 			return l.send(2, 0, 0, 1, 2, true)
 		}, false},
+		"a member that has joined again answers a request to its former folder": {func(_ *testing.T, l *leader) error {
+			l.follower.during = func() { l.memory.Configured(raft.Configuration{}) }
+			return l.send(2, 0, 0, 0, 2, true)
+		}, false},
+		"the same, and its return came in a snapshot": {func(_ *testing.T, l *leader) error {
+			l.follower.during = l.memory.Restored
+			return l.send(2, 0, 0, 0, 2, true)
+		}, false},
+		"a member that was refused has joined again, which came in a snapshot": {func(t *testing.T, l *leader) error {
+			require.Error(t, l.send(2, 0, 0, 1, 2, true))
+			l.memory.Restored()
+			return l.send(3, 0, 0, 10, 3, true)
+		}, false},
+		"a snapshot does not make entries that are lost come back": {func(t *testing.T, l *leader) error {
+			l.memory.Restored()
+			return l.send(2, 0, 0, 4, 2, true)
+		}, true},
 		"a member that still has its vote": {func(_ *testing.T, l *leader) error {
 			l.memory.Configured(raft.Configuration{Servers: []raft.Server{{ID: "n2"}}})
 			return l.send(2, 0, 0, 1, 2, true)
