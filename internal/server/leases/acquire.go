@@ -68,7 +68,7 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		return response, nil
 	case errors.Is(err, engine.ErrUncertain):
 	case (!a.queued.Load() || a.mode == engine.Efficiency) && limited.Err() != nil && ctx.Err() == nil:
-		// No node was asked: the wait was too short, or this member believed that the lock is held in Redis. Another
+		// No node was asked: the wait was too short, or this member had seen that the lock is held in Redis. Another
 		// member may have released it since.
 		a.request.Wait = false
 		if response, err = a.ask(ctx, ctx); err == nil {
