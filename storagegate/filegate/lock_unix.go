@@ -89,7 +89,7 @@ func wait(ctx context.Context, f *os.File) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return ctx.Err()
+			return fmt.Errorf("another process holds %s, and may be stopped in the middle of a write: %w", f.Name(), ctx.Err())
 		}
 		pause = min(2*pause, longestWait)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,19 @@ func start(t *testing.T, env []string, args ...string) *process {
 }
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// stop stops the process. It returns when every thread has stopped: on a busy machine a thread may go on for a while.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.t, func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && !bytes.Contains(stat, []byte(") T "))
+		})
+	}, "for the process to stop")
+}
 
 // says waits until the process has printed a text. It fails if the process exits
 // without it.

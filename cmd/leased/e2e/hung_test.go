@@ -53,7 +53,7 @@ func TestHungMember(t *testing.T) {
 				h := prepareHung(t, clients, prefix)
 				victim := (c.leader() + i + 1) % 3
 				began := time.Now()
-				c.servers[victim].signal(syscall.SIGSTOP)
+				c.servers[victim].stop()
 				defer c.servers[victim].signal(syscall.SIGCONT) // also if the check fails
 				h.check()
 				t.Logf("all calls ended after %v", time.Since(began).Round(time.Millisecond))
@@ -78,7 +78,7 @@ func TestRedisBlipWithoutMembers(t *testing.T) {
 	held, err := user.Acquire(t.Context(), "report/held", lease.WithTTL(ttl))
 	require.NoError(t, err)
 	for _, member := range c.servers {
-		member.signal(syscall.SIGSTOP)
+		member.stop()
 		defer member.signal(syscall.SIGCONT)
 	}
 	nodes[0].Pause()
@@ -120,7 +120,7 @@ func TestHungLeaderOverHTTP(t *testing.T) {
 	watch := postTo(t, url+"watch", `{"resource": "job/watched"}`)
 	lines := bufio.NewScanner(watch.Body)
 	require.True(t, lines.Scan(), "the first event")
-	c.servers[leader].signal(syscall.SIGSTOP)
+	c.servers[leader].stop()
 	defer c.servers[leader].signal(syscall.SIGCONT)
 	var calls sync.WaitGroup
 	for call, body := range map[string]string{"inspect": `{"resource": "job/1"}`, "list": `{}`,

@@ -47,7 +47,7 @@ func TestProbes(t *testing.T) {
 	require.Contains(t, out, "the member at "+c.apis[0]+" is not ready: there is no leader")
 	require.Contains(t, out, c.apis[1])
 
-	c.servers[0].signal(syscall.SIGSTOP)
+	c.servers[0].stop()
 	_, code = call(t, nil, leased, "health", "--probe="+probe)
 	require.Equal(t, 122, code, "a process that does not answer is not alive")
 }

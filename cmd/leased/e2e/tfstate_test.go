@@ -62,7 +62,7 @@ func TestPausedTFStateGate(t *testing.T) {
 	first, second := startTFState(t, api, "--files="+folder), startTFState(t, api, "--files="+folder)
 	first.must("LOCK", "", `{"ID":"one","Who":"anna@laptop","Operation":"OperationTypeApply"}`)
 	require.Contains(t, must(t, endpoint(api), leased, "inspect", "tfstate/prod/network", "-o", "json"), "anna@laptop")
-	first.signal(syscall.SIGSTOP)
+	first.stop()
 	type answer struct {
 		status int
 		body   string

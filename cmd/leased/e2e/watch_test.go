@@ -73,7 +73,7 @@ func TestWatchLeavesStoppedLeader(t *testing.T) {
 	w := start(t, c.env(), leased, "watch", "job/*", "--output=json")
 	w.says(`"type":"synced"`)
 	old := c.leader()
-	c.servers[old].signal(syscall.SIGSTOP)
+	c.servers[old].stop()
 	w.says("the watch continues when a leader is available")
 	tokenOf(t, c.env(), "job/1", "--holder=ann")
 	w.says(`"holder":"ann"`)

@@ -1,6 +1,7 @@
 package tfstate
 
 import (
+	"context"
 	"crypto/md5"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -94,6 +96,10 @@ func (h *Handler) authenticate(r *http.Request) (string, bool) {
 	return user, known && subtle.ConstantTimeCompare(got[:], expected[:]) == 1
 }
 
+// requestLimit bounds a request whose body has arrived. Another gate that was stopped in the middle of a write, or a
+// storage that does not answer, must not block it forever.
+const requestLimit = time.Minute
+
 // serve does what the request asks for, and returns the body of the response.
 func (h *Handler) serve(r *http.Request, who string) ([]byte, error) {
 	ctx, query := r.Context(), r.URL.Query()
@@ -105,6 +111,9 @@ func (h *Handler) serve(r *http.Request, who string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	r = r.WithContext(ctx)
 	switch r.Method {
 	case "LOCK", "UNLOCK":
 		var info LockInfo

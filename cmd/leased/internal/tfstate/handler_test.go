@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -27,6 +29,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/memory"
+	"github.com/leased-project/leased/storagegate/filegate"
 	"github.com/leased-project/leased/storagegate/objectgate"
 )
 
@@ -321,6 +324,37 @@ func TestLostLeaseWithoutASuccessor(t *testing.T) {
 	later.want(http.StatusOK, "POST", "?ID=anna", state(1))
 	later.want(http.StatusOK, "UNLOCK", "", info("anna"))
 	require.Equal(t, state(1), later.want(http.StatusOK, "GET", "", ""))
+}
+
+// Another gate is stopped in the middle of a write. A request does not wait for it forever.
+func TestStoppedGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		stopped, err := filegate.New(dir, fencing.Rule{})
+		require.NoError(t, err)
+		storage, err := tfstate.Files(dir)
+		require.NoError(t, err)
+		engine, err := memory.New()
+		require.NoError(t, err)
+		locks, err := lease.New(engine)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, locks.Close(t.Context())) }()
+		h := tfstate.New(locks, storage, tfstate.Config{Prefix: "tfstate/", Log: slog.New(slog.DiscardHandler)})
+		err = stopped.Do(t.Context(), "tfstate/prod", 1, func(*filegate.File) error {
+			client, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(client, "LOCK", "/prod", strings.NewReader(info("anna"))))
+			require.NoError(t, client.Err())
+			require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
+			require.Regexp(t, `another process holds \S*\.lock, and may be stopped`, w.Body)
+			return nil
+		})
+		require.NoError(t, err)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "LOCK", "/prod", strings.NewReader(info("bert"))))
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+	})
 }
 
 func TestUsers(t *testing.T) {

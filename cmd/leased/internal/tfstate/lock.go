@@ -96,7 +96,10 @@ func (h *Handler) locked(ctx context.Context, resource fencing.Resource, who, op
 	if err != nil {
 		return err
 	}
-	return errors.Join(work(by), h.unlock(context.WithoutCancel(ctx), resource, by.Info.ID))
+	err = work(by)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestLimit)
+	defer cancel()
+	return errors.Join(err, h.unlock(ctx, resource, by.Info.ID))
 }
 
 // holder returns the holder of the lock, or a Party without a token.
