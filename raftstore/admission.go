@@ -180,6 +180,12 @@ func (a *admission) admits(rpc raft.RPC) bool {
 			Term: request.Term, Granted: true}, nil)
 		return false
 	}
+	if request, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && a.node.contains(request) {
+		_, _ = io.Copy(io.Discard, rpc.Reader) // the sender waits until it is read
+		rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+			Term: request.Term, Success: true}, nil)
+		return false
+	}
 	// An answer acknowledges them.
 	if _, entries := rpc.Command.(*raft.AppendEntriesRequest); entries && a.node.log.Drain() != nil {
 		reject(rpc, ErrStopped)
@@ -187,6 +193,17 @@ func (a *admission) admits(rpc raft.RPC) bool {
 	}
 	a.committed.observe(rpc.Command)
 	return true
+}
+
+// contains reports whether this node has all entries of a snapshot. Such a snapshot has arrived late. The Raft library
+// would install it, and return to its configuration: a node that has been promoted since would not know that it has a
+// vote.
+func (n *Node) contains(snapshot *raft.InstallSnapshotRequest) bool {
+	if snapshot.LastLogIndex < n.raft.CommitIndex() {
+		return true
+	}
+	var last raft.Log
+	return n.log.GetLog(snapshot.LastLogIndex, &last) == nil && last.Term == snapshot.LastLogTerm
 }
 
 // open reports whether requests are accepted.

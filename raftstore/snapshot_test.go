@@ -214,3 +214,39 @@ func TestFailedSnapshotEndsTheNode(t *testing.T) {
 	require.ErrorIs(t, n.Failure(), broken)
 	require.ErrorIs(t, firstOf(t, ended, "the node ends"), broken)
 }
+
+// A snapshot that arrives after the entries behind it changes nothing, in particular not the configuration.
+func TestLateSnapshotIsNotInstalled(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		leader, follower := c.leader(), c.follower()
+		require.NoError(t, leader.raft.Snapshot().Error())
+		saved, err := leader.storage.Snapshots.List()
+		require.NoError(t, err)
+		meta, data, err := leader.storage.Snapshots.Open(saved[0].ID)
+		require.NoError(t, err)
+		defer data.Close()
+		for _, n := range c.nodes {
+			if n != leader && n != follower {
+				require.NoError(t, leader.Remove(ctx, n.ID()))
+			}
+		}
+		eventually(t, "the removal reaches the follower", func() bool { return len(follower.Members()) == 2 })
+		before := follower.Status()
+
+		id := raft.ServerID(leader.ID())
+		header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+			Addr: leader.transport.EncodePeer(id, raft.ServerAddress(leader.Address()))}
+		request := &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: meta.Version, Term: before.Term,
+			LastLogIndex: meta.Index, LastLogTerm: meta.Term, Configuration: raft.EncodeConfiguration(meta.Configuration),
+			ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size}
+		var response raft.InstallSnapshotResponse
+		require.NoError(t, leader.transport.InstallSnapshot(raft.ServerID(follower.ID()),
+			raft.ServerAddress(follower.Address()), request, &response, data))
+		require.True(t, response.Success, "the leader goes on with the entries behind it")
+		require.Equal(t, before.Members, follower.Status().Members)
+		require.GreaterOrEqual(t, follower.Status().Applied, before.Applied)
+		acquireMany(t, openSession(t, c.backend(), time.Hour), 1, 3)
+	})
+}
