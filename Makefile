@@ -24,10 +24,10 @@ PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|client
 PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/.*|storagegate/(sqlgate.*|objectgate|recipes))
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-# The compiler needs a third less processor time if it collects its garbage less often. Only the tools of Go run with
-# these settings, not the tests.
+# The compiler takes a third less processor time if it collects garbage less often. These settings apply to the Go
+# tools only, not to the tests.
 ifeq ($(MAKELEVEL),0)
-export GOFLAGS := $(GOFLAGS) "-toolexec=env GOGC=400 GOMEMLIMIT=2GiB"
+export GOFLAGS := $(shell $(GO) env GOFLAGS) "-toolexec=env GOGC=400 GOMEMLIMIT=2GiB"
 endif
 
 # staticcheck has its own module, so that go.mod does not contain it.

@@ -181,9 +181,9 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		return false
 	}
 	if request, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && a.node.contains(request) {
-		_, _ = io.Copy(io.Discard, rpc.Reader) // the sender waits until it is read
+		_, _ = io.Copy(io.Discard, rpc.Reader) // the leader sends all of it before it reads the response
 		rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
-			Term: request.Term, Success: true}, nil)
+			Term: max(request.Term, a.node.raft.CurrentTerm()), Success: true}, nil)
 		return false
 	}
 	// An answer acknowledges them.
@@ -195,15 +195,20 @@ func (a *admission) admits(rpc raft.RPC) bool {
 	return true
 }
 
-// contains reports whether this node has all entries of a snapshot. Such a snapshot has arrived late. The Raft library
-// would install it, and return to its configuration: a node that has been promoted since would not know that it has a
-// vote.
+// contains reports whether this node already has every entry that a snapshot covers, because the snapshot was delayed.
+// The Raft library would install it and revert to the configuration in it: a node promoted in the meantime would not
+// know that it is a voter.
+//
+// A leader that is deposed while it restores a saved snapshot is left with a state that did not come from the log, with
+// no entry at its index. It has to install the snapshot of its successor, even an older one.
 func (n *Node) contains(snapshot *raft.InstallSnapshotRequest) bool {
-	if snapshot.LastLogIndex < n.raft.CommitIndex() {
-		return true
+	var entry raft.Log
+	applied := n.raft.AppliedIndex()
+	if n.log.GetLog(applied, &entry) != nil {
+		return false
 	}
-	var last raft.Log
-	return n.log.GetLog(snapshot.LastLogIndex, &last) == nil && last.Term == snapshot.LastLogTerm
+	return snapshot.LastLogIndex < applied ||
+		n.log.GetLog(snapshot.LastLogIndex, &entry) == nil && entry.Term == snapshot.LastLogTerm
 }
 
 // open reports whether requests are accepted.

@@ -215,6 +215,39 @@ func TestFailedSnapshotEndsTheNode(t *testing.T) {
 	require.ErrorIs(t, firstOf(t, ended, "the node ends"), broken)
 }
 
+// A node contains a snapshot if it has applied its last entry, or has that entry in its log. A leader that was deposed
+// during a restore contains none: its state is not in the log.
+func TestContainedSnapshots(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		acquireMany(t, openSession(t, c.backend(), time.Hour), 1, 5)
+		c.agree()
+		leader, follower := c.leader(), c.follower()
+		contains := func(n *Node, index, term uint64) bool {
+			return n.contains(&raft.InstallSnapshotRequest{LastLogIndex: index, LastLogTerm: term})
+		}
+		last, term := follower.raft.AppliedIndex(), follower.raft.CurrentTerm()
+		require.True(t, contains(follower, last, term))
+		require.False(t, contains(follower, last, term-1))
+		require.True(t, contains(follower, last-1, 0), "its term is not known any more")
+		require.False(t, contains(follower, last+1, term))
+
+		var saved bytes.Buffer
+		_, err := leader.SaveSnapshot(ctx, &saved)
+		require.NoError(t, err)
+		info, state, err := readSnapshot(&saved)
+		require.NoError(t, err)
+		require.True(t, contains(leader, last, term))
+		c.isolate(leader)
+		require.Error(t, leader.raft.Restore(&raft.SnapshotMeta{Version: 1, Index: info.Index, Term: info.Term,
+			Size: int64(len(state))}, bytes.NewReader(state), time.Second))
+		require.Greater(t, leader.raft.AppliedIndex(), last)
+		require.False(t, contains(leader, last, term))
+		c.heal()
+	})
+}
+
 // A snapshot that arrives after the entries behind it changes nothing, in particular not the configuration.
 func TestLateSnapshotIsNotInstalled(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
@@ -245,6 +278,9 @@ func TestLateSnapshotIsNotInstalled(t *testing.T) {
 		require.NoError(t, leader.transport.InstallSnapshot(raft.ServerID(follower.ID()),
 			raft.ServerAddress(follower.Address()), request, &response, data))
 		require.True(t, response.Success, "the leader goes on with the entries behind it")
+		rest, err := io.ReadAll(data)
+		require.NoError(t, err)
+		require.Empty(t, rest)
 		require.Equal(t, before.Members, follower.Status().Members)
 		require.GreaterOrEqual(t, follower.Status().Applied, before.Applied)
 		acquireMany(t, openSession(t, c.backend(), time.Hour), 1, 3)

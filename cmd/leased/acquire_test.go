@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,13 +38,7 @@ func TestWaitingCommandRepeatsItsAttempt(t *testing.T) {
 	attempts := map[string]bool{}
 	for range 2 {
 		m := &deposedMember{calls: make(chan *pb.AcquireRequest, 2)}
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		server := grpc.NewServer()
-		pb.RegisterLeaseServiceServer(server, m)
-		go func() { _ = server.Serve(listener) }()
-		t.Cleanup(server.Stop)
-		a := &access{endpoint: listener.Addr().String()}
+		a := &access{endpoint: serveMember(t, func(s *grpc.Server) { pb.RegisterLeaseServiceServer(s, m) })}
 		got, err := a.acquire(t.Context(), &pb.AcquireRequest{Resource: "job/1", Wait: "1m"})
 		require.NoError(t, err)
 		require.EqualValues(t, 7, got.Token)

@@ -83,13 +83,13 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	return answers, nil
 }
 
-// answer is the status of a member, or the error of the request.
+// answer is a member's status, or the error that the request ended with.
 type answer struct {
 	*pb.StatusResponse
 	err error
 }
 
-// askAll requests the status of members side by side: each that cannot be reached takes its time.
+// askAll asks members for their status concurrently, because each one that cannot be reached costs a timeout.
 func (a *access) askAll(ctx context.Context, addresses []string) []answer {
 	answers := make([]answer, len(addresses))
 	var asking sync.WaitGroup

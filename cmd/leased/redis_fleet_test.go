@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,19 +31,16 @@ func (m *fleetMember) GetFleet(context.Context, *pb.GetFleetRequest) (*pb.GetFle
 	return &pb.GetFleetResponse{Fleet: m.fleet}, nil
 }
 
-// serve returns the address of a member.
 func (m *fleetMember) serve(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	pb.RegisterPolicyServiceServer(server, m)
-	pb.RegisterRedisServiceServer(server, m)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	return listener.Addr().String()
+	t.Helper()
+	return serveMember(t, func(s *grpc.Server) {
+		pb.RegisterPolicyServiceServer(s, m)
+		pb.RegisterRedisServiceServer(s, m)
+	})
 }
 
-// A change of the fleet keeps what it does not name. A follower that has not applied its log yet does not know it.
+// fleet set keeps the settings that it is not given. It gets them from the leader, because a follower may not have
+// applied its log yet.
 func TestFleetSetKeepsWhatTheLeaderKnows(t *testing.T) {
 	t.Parallel()
 	leader := &fleetMember{fleet: &pb.RedisFleet{Addresses: []string{"redis:6379"}, Namespace: "orders", MaxTtl: "90s"}}

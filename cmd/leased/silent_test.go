@@ -58,16 +58,21 @@ func (m *silentMember) Inspect(ctx context.Context, _ *pb.InspectRequest) (*pb.I
 	return nil, ctx.Err()
 }
 
-// serve returns the address of the member.
-func (m *silentMember) serve(t *testing.T) string {
+// serveMember serves a fake member and returns its address.
+func serveMember(t *testing.T, register func(*grpc.Server)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer()
-	pb.RegisterLeaseServiceServer(server, m)
+	register(server)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
+}
+
+func (m *silentMember) serve(t *testing.T) string {
+	t.Helper()
+	return serveMember(t, func(s *grpc.Server) { pb.RegisterLeaseServiceServer(s, m) })
 }
 
 // A command notices that a member has fallen silent, also if the member refused the stream of

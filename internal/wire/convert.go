@@ -75,12 +75,6 @@ func names(resources []fencing.Resource) []string {
 	return list
 }
 
-// FromRequest converts a request to a message of the stream.
-func FromRequest(r *engine.Request) *pb.AcquireCall {
-	return &pb.AcquireCall{Nonce: uint64(r.Nonce), Resources: names(r.Resources), Mode: ModeText(r.Mode), Wait: r.Wait,
-		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Kind == engine.Shared, Permits: int32(r.Permits)}
-}
-
 // ToRequest converts a message of the stream to a request. It does not validate it.
 func ToRequest(c *pb.AcquireCall) (engine.Request, error) {
 	mode, err := ParseMode(c.Mode)

@@ -47,7 +47,7 @@ type record struct {
 	lost      uint64 // an entry that it lacks, 0 if it is not refused
 }
 
-// expected is what a voter must have when it answers a request. record is nil for other members.
+// expected is what a voter must have when it answers a request. record is nil if the member is not a voter.
 type expected struct {
 	record             *record
 	committed, matched uint64
@@ -74,9 +74,9 @@ func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
 
 // answered compares an answer with what the voter must have, and records what it
 // acknowledges. Entries that are not committed count only if the voter still follows
-// this leader: another leader may have replaced them. If the record has ended since the
-// request was sent, the voter may have joined again with an empty log, and the answer
-// proves nothing.
+// this leader: another leader may have replaced them. If the record was dropped after
+// the request was sent, the voter may have rejoined with an empty log, so the answer proves
+// nothing.
 func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntriesRequest,
 	response *raft.AppendEntriesResponse) error {
 	required := e.committed
@@ -161,7 +161,7 @@ func (m *Memory) Check(command any) error {
 	return fmt.Errorf("candidate %s has %d entries of the %d that it has had", id, last, max(r.committed, r.led))
 }
 
-// refuse refuses a voter from now on. It returns the refusal. The caller holds mu.
+// refuse marks a voter as refused, and returns the error that its requests get from now on. The caller holds mu.
 func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) error {
 	if r := m.record(id); r.lost == 0 {
 		r.lost = acknowledged
@@ -202,9 +202,10 @@ func (m *Memory) Configured(c raft.Configuration) {
 	}
 }
 
-// Restored lifts all refusals, and ends all records: this node has received a snapshot in place of
-// entries, which may include that a member was removed and has joined again. What the records say
-// remains true: such a member has a longer log.
+// Restored lifts all refusals: this node has received a snapshot in place of entries, and a refused
+// member may have been removed and have rejoined in one of them. It also replaces all records, so that
+// answers to earlier requests do not count. Their contents remain true: a member that has rejoined has a
+// longer log.
 func (m *Memory) Restored() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,7 +8,8 @@
 // are two files, so a crash between them can leave the mark raised and the data
 // unchanged. That refuses older holders early and is safe: at no step of a write
 // can the data be newer than its mark. A process that is stopped in the middle of a
-// write blocks the resource until it continues or ends: give Do a context that ends.
+// write blocks the resource until it resumes or exits, so pass Do a context with a
+// deadline.
 //
 // A folder contains one plain file for each resource, which any program can
 // read unless the gate is from [NewPrivate], and the folder .leased with marks and locks. A write locks its resource

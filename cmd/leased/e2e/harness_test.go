@@ -107,7 +107,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// stop stops the process. It returns when every thread has stopped: on a busy machine a thread may go on for a while.
+// stop sends SIGSTOP and waits until every thread has stopped: on a busy machine, some keep running for a while.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)

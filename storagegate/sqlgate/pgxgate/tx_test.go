@@ -153,7 +153,7 @@ func TestRefusalByAGuardIsAnErrorOfTheWrite(t *testing.T) {
 	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts())
 }
 
-// A holder that is paused in the middle of its transaction keeps the mark locked, until the server ends the session.
+// A holder that is paused in the middle of its transaction keeps the mark locked until the server aborts it.
 func TestPausedTransactionEnds(t *testing.T) {
 	open := newSchema(t)
 	pool := open(t)
@@ -161,12 +161,12 @@ func TestPausedTransactionEnds(t *testing.T) {
 	paused, err := pgx.Connect(t.Context(), pool.Config().ConnString())
 	require.NoError(t, err)
 	defer paused.Close(context.Background())
-	_, err = paused.Exec(t.Context(), "SET idle_in_transaction_session_timeout = '1s'")
-	require.NoError(t, err)
 	tx, err := paused.Begin(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, gate.Admit(t.Context(), tx, "orders", 33))
 	_, err = tx.Exec(t.Context(), putSQL, "orders", "of the paused holder")
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET idle_in_transaction_session_timeout = '1s'")
 	require.NoError(t, err)
 
 	require.NoError(t, gate.Do(testserver.Context(t), "orders", 34, func(tx pgxgate.Tx) error {

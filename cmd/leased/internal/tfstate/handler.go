@@ -96,8 +96,8 @@ func (h *Handler) authenticate(r *http.Request) (string, bool) {
 	return user, known && subtle.ConstantTimeCompare(got[:], expected[:]) == 1
 }
 
-// requestLimit bounds a request whose body has arrived. Another gate that was stopped in the middle of a write, or a
-// storage that does not answer, must not block it forever.
+// requestLimit bounds the time to serve a request after its body has arrived. Without it, another gate that was stopped
+// in the middle of a write, or a database that does not respond, would block the request forever.
 const requestLimit = time.Minute
 
 // serve does what the request asks for, and returns the body of the response.

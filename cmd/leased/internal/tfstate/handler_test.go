@@ -6,6 +6,7 @@ import (
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -326,7 +327,7 @@ func TestLostLeaseWithoutASuccessor(t *testing.T) {
 	require.Equal(t, state(1), later.want(http.StatusOK, "GET", "", ""))
 }
 
-// Another gate is stopped in the middle of a write. A request does not wait for it forever.
+// A request does not wait forever for another gate that was stopped in the middle of a write.
 func TestStoppedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -354,6 +355,43 @@ func TestStoppedGate(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "LOCK", "/prod", strings.NewReader(info("bert"))))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
+	})
+}
+
+// slowUnlock is a storage that does not respond to the third update, which ends the lock of a DELETE.
+type slowUnlock struct {
+	tfstate.Storage
+	updates int
+}
+
+func (s *slowUnlock) Update(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	change func([]byte) ([]byte, error)) error {
+	if s.updates++; s.updates < 3 {
+		return s.Storage.Update(ctx, resource, token, change)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Hour):
+		return errors.New("the request waits for the storage forever")
+	}
+}
+
+// A request that takes the lock itself does not wait forever until the lock is removed.
+func TestUnlockEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, err := tfstate.Files(t.TempDir())
+		require.NoError(t, err)
+		engine, err := memory.New()
+		require.NoError(t, err)
+		locks, err := lease.New(engine)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, locks.Close(t.Context())) }()
+		h := tfstate.New(locks, &slowUnlock{Storage: files},
+			tfstate.Config{Prefix: "tfstate/", Log: slog.New(slog.DiscardHandler)})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "DELETE", "/prod", nil))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
 	})
 }
 
