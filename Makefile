@@ -24,10 +24,11 @@ PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|client
 PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/.*|storagegate/(sqlgate.*|objectgate|recipes))
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-# The compiler takes a third less processor time if it collects garbage less often. These settings apply to the Go
-# tools only, not to the tests.
+# The compiler and staticcheck take a third less processor time if they collect garbage less often. These settings
+# apply to the Go tools only, not to the tests.
+LAZY = env GOGC=400 GOMEMLIMIT=2GiB
 ifeq ($(MAKELEVEL),0)
-export GOFLAGS := $(shell $(GO) env GOFLAGS) "-toolexec=env GOGC=400 GOMEMLIMIT=2GiB"
+export GOFLAGS := $(shell $(GO) env GOFLAGS) "-toolexec=$(LAZY)"
 endif
 
 # staticcheck has its own module, so that go.mod does not contain it.
@@ -152,7 +153,7 @@ staticcheck:
 		echo "staticcheck cannot be built; check that the module proxy GOPROXY=$$($(GO) env GOPROXY) can be reached" >&2; \
 		echo "'go -C tools mod download' downloads the version in tools/go.mod for later use without a network" >&2; \
 		exit 1; }
-	$(GO) $(STATICCHECK) $(PKG)
+	$(LAZY) $(GO) $(STATICCHECK) $(PKG)
 
 # The manifests are checked by a program in the module of the tools, so that go.mod does not contain Kubernetes. make
 # release-test runs the tests of tools that are left out here.
