@@ -75,7 +75,8 @@ bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md,
 	@mkdir -p out/bench
 	rm -f out/bench/*.json out/bench/*.txt
 	-cd bench && $(GO) run . $(BENCHFLAGS) -out ../out/bench/results.json
-	-cd bench && $(GO) run . -only waiters,batch,sessions,nodes,leases $(CURVEFLAGS) -out ../out/bench/curves.json
+	-cd bench && $(GO) run . -only nodes $(BENCHFLAGS) -out ../out/bench/nodes.json
+	-cd bench && $(GO) run . -only waiters,batch,sessions,leases $(CURVEFLAGS) -out ../out/bench/curves.json
 	-cd bench && $(GO) run . -only profile -rounds 1 -time 10s -out ../out/bench/profiles.json
 	-$(MAKE) bench-gates
 	$(MAKE) bench-report
