@@ -299,6 +299,7 @@ func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer
 // release makes releases in one transaction, and wakes the waiters of this process that it granted a lock.
 func (b *Backend) release(ctx context.Context, calls []*call) (map[string]answer, error) {
 	channel, _ := b.listener.channel()
+	sent := releaseClock.Now()
 	rows, err := b.pool.Query(ctx, releaseLocks, column(calls, nameOf), column(calls, attemptOf),
 		column(calls, func(c *call) bool { return c.remember }), channel)
 	granted := map[string]fencing.Token{}
@@ -312,11 +313,14 @@ func (b *Backend) release(ctx context.Context, calls []*call) (map[string]answer
 			return nil
 		})
 	}
-	if err != nil && !refused(err) { // the lost answer may have granted locks to waiters
+	switch {
+	case refused(err): // also after it has reported grants
+		clear(granted)
+	case err != nil: // the lost answer may have granted locks to waiters
 		granted = map[string]fencing.Token{"": fencing.None}
 	}
 	for attempt, token := range granted {
-		b.listener.wake(attempt, token)
+		b.listener.wake(attempt, handoff{token, sent})
 	}
 	return nil, err
 }

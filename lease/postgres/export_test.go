@@ -1,7 +1,24 @@
 package postgres
 
+import (
+	"context"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
 // The statements of a batch.
 const (
 	AcquireLocks = acquireLocks
 	ReleaseLocks = releaseLocks
 )
+
+// ReleaseTogether releases attempts of a session in one transaction.
+func ReleaseTogether(ctx context.Context, s engine.Session, held ...engine.Held) error {
+	of := s.(*session)
+	var calls []*call
+	for _, h := range held {
+		calls = append(calls, &call{ctx: ctx, name: string(h.Resources[0]), attempt: of.attempt(h.Nonce)})
+	}
+	_, err := of.backend.release(ctx, calls)
+	return err
+}

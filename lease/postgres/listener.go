@@ -25,7 +25,7 @@ type listener struct {
 	done   sync.WaitGroup
 
 	mu        sync.Mutex
-	waiters   map[string]chan fencing.Token // by attempt
+	waiters   map[string]chan handoff // by attempt
 	running   bool
 	listening bool // notifications arrive
 	warned    bool
@@ -33,7 +33,7 @@ type listener struct {
 
 func newListener(pool *pgxpool.Pool, logger *slog.Logger) *listener {
 	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(),
-		waiters: map[string]chan fencing.Token{}}
+		waiters: map[string]chan handoff{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -52,12 +52,21 @@ func (l *listener) channel() (string, bool) {
 	return l.name, l.listening
 }
 
-// add returns a channel that receives the token of the attempt, or None when the attempt should ask
-// again. done removes the channel.
-func (l *listener) add(attempt string) (woken <-chan fencing.Token, done func()) {
+// handoff tells a waiter its token, or None when it should ask again.
+type handoff struct {
+	token fencing.Token
+	// sent is a moment before the release that granted the lock, by releaseClock. The answer of that release may be late.
+	sent engine.Instant
+}
+
+// releaseClock is the clock of handoffs. The sessions of a backend may have other clocks.
+var releaseClock = engine.SystemClock()
+
+// add returns a channel that wakes the attempt. done removes the channel.
+func (l *listener) add(attempt string) (woken <-chan handoff, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := make(chan fencing.Token, 1)
+	c := make(chan handoff, 1)
 	l.waiters[attempt] = c
 	if !l.running && l.ctx.Err() == nil {
 		l.running = true
@@ -70,14 +79,13 @@ func (l *listener) add(attempt string) (woken <-chan fencing.Token, done func())
 	}
 }
 
-// wake wakes one waiter, or all of them if the attempt is empty. The token is None if the waiter must ask
-// for it.
-func (l *listener) wake(attempt string, token fencing.Token) {
+// wake wakes one waiter, or all of them if the attempt is empty.
+func (l *listener) wake(attempt string, h handoff) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wake := func(c chan fencing.Token) {
+	wake := func(c chan handoff) {
 		select {
-		case c <- token:
+		case c <- h:
 		default:
 		}
 	}
@@ -157,7 +165,7 @@ func (l *listener) listen() error {
 		switch {
 		case err == nil:
 			limit = idle
-			l.wake(n.Payload, fencing.None) // the test wakes all: they ask again with notifications
+			l.wake(n.Payload, handoff{}) // the test wakes all: they ask again with notifications
 		case l.ctx.Err() != nil || ctx.Err() == nil:
 			return err
 		case silent:

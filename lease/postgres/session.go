@@ -74,7 +74,6 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	defer done()
 	for look := 0; ; look++ {
 		_, listening := s.backend.listener.channel()
-		sent := s.config.Clock.Now()
 		grant, remaining, err := s.ask(ctx, request, &keep)
 		if !errors.Is(err, engine.ErrHeld) || remaining < 0 {
 			return grant, err
@@ -88,10 +87,12 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 			limit = min(limit, pollPause(look))
 		}
 		select {
-		case token := <-woken:
-			// The lease began after the request that was not granted. If that was long ago, ask how much remains.
-			if token.Valid() && s.config.Clock.Now().Since(sent) < s.config.TTL/4 {
-				return engine.Grant{Token: token, Mode: engine.Correctness, Sent: sent, Name: attempt}, nil
+		case h := <-woken:
+			// The lease began after the release was sent. If that was long ago, ask how much remains: even if this
+			// attempt has asked since then, that lease may have expired before, and another one may hold the lock.
+			now := s.config.Clock.Now()
+			if age := releaseClock.Now().Since(h.sent); h.token.Valid() && age < s.config.TTL/4 {
+				return engine.Grant{Token: h.token, Mode: engine.Correctness, Sent: now.Add(-age), Name: attempt}, nil
 			}
 		case <-time.After(min(limit, max(remaining, time.Millisecond))):
 		case <-ctx.Done():

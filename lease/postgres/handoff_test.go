@@ -1,0 +1,130 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
+)
+
+// waiter lets an attempt wait for a lock, and returns when it is queued.
+func waiter(t *testing.T, s engine.Session, r engine.Request) <-chan engine.Grant {
+	t.Helper()
+	ctx := testserver.Context(t)
+	granted, queued := make(chan engine.Grant, 1), make(chan bool)
+	r.Wait, r.Queued = true, func() { close(queued) }
+	go func() {
+		g, err := s.Acquire(ctx, r)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	}()
+	testserver.Receive(t, queued)
+	return granted
+}
+
+// A transaction that releases several locks may fail after it has reported the next holder of the first one. It was
+// rolled back, so that waiter has no lease.
+func TestFailedReleaseHandsOverNothing(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	b := backend(t, pool)
+	s := open(t, b, nil)
+	first, other := request(1, "a"), request(2, "b")
+	for _, r := range []engine.Request{first, other} {
+		_, err := s.Acquire(ctx, r)
+		require.NoError(t, err)
+	}
+	granted := waiter(t, s, request(3, "a"))
+	busy := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource = 'b' FOR UPDATE")
+	for range 3 { // the waiter may be asking, or the listener may have woken it
+		require.ErrorContains(t, postgres.ReleaseTogether(ctx, s, heldBy(first), heldBy(other)), "55P03")
+		pass(t, pool, "500 ms")
+	}
+	require.NoError(t, busy.Rollback(ctx))
+	require.NoError(t, s.Release(ctx, heldBy(first)))
+	handed := testserver.Receive(t, granted)
+	status, err := b.Inspect(ctx, "a")
+	require.NoError(t, err)
+	require.Equal(t, status.Holders[0].Token, handed.Token)
+}
+
+// heldConn keeps back what it reads after a release was written, until the answer may arrive.
+type heldConn struct {
+	net.Conn
+	late    *sync.WaitGroup
+	release bool
+}
+
+func (c *heldConn) Write(b []byte) (int, error) {
+	c.release = bytes.Contains(b, []byte("leased_release"))
+	return c.Conn.Write(b)
+}
+
+func (c *heldConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.release {
+		c.late.Wait()
+	}
+	return n, err
+}
+
+// The answer of a release arrives when the lease that it has granted is over. The waiter has asked again, and another
+// one holds the lock.
+func TestLateAnswerHandsOverNothing(t *testing.T) {
+	t.Parallel()
+	testserver.SkipIfShort(t)
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	var late sync.WaitGroup
+	config := pool.Config()
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // sends the text of each statement
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &heldConn{Conn: conn, late: &late}, err
+	}
+	slow, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	defer slow.Close()
+	b := backend(t, slow)
+	holding := open(t, b, nil)
+	_, err = holding.Acquire(ctx, request(1, "a"))
+	require.NoError(t, err)
+	waiting, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: 4 * time.Second})
+	require.NoError(t, err)
+
+	// The first call of the waiter fails, and it is repeated later.
+	failing, fail := context.WithCancel(ctx)
+	r := request(1, "a")
+	r.Wait, r.Queued = true, fail
+	_, err = waiting.Acquire(failing, r)
+	require.ErrorIs(t, err, context.Canceled)
+	late.Add(1)
+	released := make(chan error, 1)
+	go func() { released <- holding.Release(ctx, heldBy(request(1, "a"))) }()
+	testserver.Eventually(t, "the lock is handed over", func() bool {
+		return value[int](t, pool, "SELECT count(*) FROM leased_waiters") == 0
+	})
+	testserver.Eventually(t, "that lease is over", func() bool { return value[int](t, pool, holdersA) == 0 })
+	newer := grant(t, pool, "a")
+	require.Positive(t, newer)
+	var answered sync.Once
+	r.Queued = func() { answered.Do(late.Done) }
+	limited, end := context.WithTimeout(ctx, time.Second)
+	defer end()
+	_, err = waiting.Acquire(limited, r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, testserver.Receive(t, released))
+}
