@@ -308,3 +308,49 @@ def test_timeout_of_the_caller(client: leased.Client, other: leased.Client) -> N
             eventually("no waiter", lambda: not other.inspect("s/alarm").get("waiters"))
     finally:
         signal.signal(signal.SIGALRM, known)
+
+
+@pytest.mark.parametrize("names", [("fast/mixed", "strong/mixed"), ("a-strong/mixed", "fast/mixed")])
+def test_set_of_both_modes_is_refused(client: leased.Client, names: tuple[str, str]) -> None:
+    """The service names the mode of a lock that does not have the expected one: another lock for each mode."""
+    acquires: list[str] = []
+
+    def count(method: str, body: Mapping[str, Any]) -> None:
+        if method == "acquire":
+            acquires.append(body["mode"])
+            assert len(acquires) < 5, "the acquire does not end"
+
+    intercept(client, count)
+    with pytest.raises(leased.Invalid, match="one mode"):
+        client.try_lock(names)
+
+
+def test_unused_grant_is_not_used_again(service: Member, other: leased.Client) -> None:
+    """A lease in efficiency mode could not be renewed after its wait, and is released while the acquire goes on."""
+    held = other.lock("fast/unused").acquire()
+    acquires: list[str] = []
+    taken, released = threading.Event(), threading.Event()
+    with leased.Client(service.url, ttl=9.0) as client:
+        call: Exchange = client._transport._exchange
+
+        def exchange(endpoint: Any, connection: Any, step: Call) -> Mapping[str, Any]:
+            if step.method == "acquire" and step.body["mode"] == "efficiency":
+                acquires.append(step.body["attempt"])
+            if step.method == "renew" and "resource" in step.body and len(acquires) == 1:
+                raise leased.Uncertain("the answer is lost")
+            if step.method == "release":
+                taken.wait(3)  # the release is later than the next acquire
+            answer = call(endpoint, connection, step)
+            if step.method == "release":
+                released.set()
+            return answer
+
+        client._transport._exchange = exchange  # type: ignore[assignment]
+        free = threading.Timer(4.0, held.release)  # after the time for a renewal
+        free.start()
+        lease = client.lock("fast/unused").acquire()
+        taken.set()
+        assert released.wait(60)
+        assert [holder["token"] for holder in other.inspect("fast/unused")["holders"]] == [lease.token]
+        free.join()
+        lease.release()

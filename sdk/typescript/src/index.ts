@@ -229,10 +229,11 @@ export class LockManager implements AsyncDisposable {
     const ttl = options.ttl ?? this.ttl;
     const limit = options.ifAvailable ? 0 : options.wait;
     const began = new Instant();
-    const attempt = randomBytes(16).toString("hex");
+    let attempt = randomBytes(16).toString("hex");
     let session: KeepAlive | undefined;
     let nonce = 0;
     let doubt = false; // the service may have the attempt
+    let switched = false; // the service has just named another mode
     let failures = 0;
     // A service that does not serve the caller gets a little longer than the wait.
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
@@ -263,20 +264,25 @@ export class LockManager implements AsyncDisposable {
         const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
         const call = this.transport.call("acquire", body, time, options.signal);
         const answer = await call.finally(() => session && session.acquires--);
+        attempt = randomBytes(16).toString("hex"); // a grant that is not used is released: a copy would return it
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
         if (options.signal?.aborted) { // its reason may be the LeaseLost of another lease
           if (session) this.unwant(session, nonce);
           throw options.signal.reason;
         }
-        if (error instanceof ModeMismatch && !this.modes.has(name)) {
-          this.learn(name, String(error.details["mode"]));
-          session = undefined;
+        if (error instanceof ModeMismatch) {
+          const has = String(error.details["mode"]);
+          if (switched && resources.length > 1) {
+            throw new LeasedError("invalid", `a set must have one mode, but one lock of ${resources.join(", ")} is in ${has} mode and another one is not`, "take the locks one after the other");
+          }
+          this.learn(name, has);
+          [session, switched] = [undefined, true];
           continue;
         }
+        switched = false;
         const late = rest() < 0;
-        if (error instanceof ModeMismatch) this.modes.delete(name); // it has changed
-        else if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
+        if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
         else if (error instanceof LeaseLost && !late) {
           this.retire(session); // the next renewal shows whether it is gone
           session = undefined;

@@ -297,3 +297,39 @@ test("an address that can never work is refused at once", async () => {
     await assert.rejects(new LockManager(endpoint).acquire("a", { signal }), (error) => error.code === "invalid" && error.message.includes(endpoint));
   }
 });
+
+for (const names of [["fast/mixed", "strong/mixed"], ["a-strong/mixed", "fast/mixed"]]) {
+  test(`a set of both modes is refused: ${names[0]}`, async () => {
+    let acquires = 0;
+    const locks = intercepted((method) => {
+      if (method === "acquire" && ++acquires > 4) return refusal("forbidden", 403); // it does not end otherwise
+      return undefined;
+    });
+    await assert.rejects(locks.acquire(names, { ifAvailable: true }), /one mode/);
+    await locks.close();
+  });
+}
+
+test("a grant that is released because it was not renewed after its wait is not used again", async () => {
+  const held = await others.acquire("fast/unused", { wait: 60_000 });
+  const acquires = [];
+  let take;
+  const taken = new Promise((resolve) => (take = resolve));
+  let released = false;
+  const locks = intercepted(async (method, body) => {
+    if (method === "acquire" && body.mode === "efficiency") acquires.push(body.attempt);
+    if (method === "renew" && body.resource && acquires.length === 1) throw new TypeError("the answer is lost");
+    if (method !== "release") return undefined;
+    await Promise.race([taken, new Promise((resolve) => setTimeout(resolve, 3000))]); // it is later than the next acquire
+    await service.call("release", body);
+    released = true;
+    return undefined;
+  }, { ttl: 9000 });
+  setTimeout(() => void held.release(), 4000); // after the time for a renewal
+  const lease = await locks.acquire("fast/unused");
+  take();
+  await eventually("the release", () => released);
+  assert.deepEqual((await others.query("fast/unused")).holders.map(({ token }) => token), [lease.token]);
+  await lease.release();
+  await locks.close();
+});

@@ -197,6 +197,7 @@ class Core:
         session: KeepAlive | None = None
         nonce = failures = 0
         doubt = False  # the service may have the attempt
+        switched = False  # the service has just named another mode
         while True:
             self._check_open()
             try:
@@ -216,12 +217,17 @@ class Core:
                 sent = Instant.now()
                 limit = min(min(WAIT, left) + ANSWER, max(1.0, wanted.rest(began, ttl)))
                 answer = yield from self._ask(Call("acquire", body, limit), session, nonce)
+                attempt = secrets.token_hex(16)  # a grant that is not used is released: a copy would return it
                 return (yield from self._granted(answer, sent, session, nonce))
             except ModeMismatch as error:
                 if wanted.mode or not error.mode:
                     raise
+                if switched and len(wanted.resources) > 1:
+                    raise Invalid(f"a set must have one mode, but one lock of {', '.join(wanted.resources)} is in "
+                                  f"{error.mode} mode and another one is not",
+                                  "take the locks one after the other") from error
                 self._learn(wanted.resources[0], error.mode)
-                session = None
+                session, switched = None, True
                 continue
             except Held:  # the attempt has ended
                 if wanted.wait is not None and began.elapsed() >= wanted.wait:
@@ -244,6 +250,7 @@ class Core:
             except BaseException:  # the caller does not wait any more
                 self._unwant(session, nonce)
                 raise
+            switched = False
             try:
                 yield _pause(failures)
             except BaseException:
