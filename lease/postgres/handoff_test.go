@@ -128,3 +128,17 @@ func TestLateAnswerHandsOverNothing(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, testserver.Receive(t, released))
 }
+
+// The clock of the database is set back after leased_hold has taken a lock whose lease had expired. The token of the
+// transaction stays its own.
+func TestHeldTokenIsNotGrantedAgain(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA, "UPDATE leased_locks SET expires = clock_timestamp() - interval '1 s'")
+	require.Positive(t, value[int64](t, pool, "SELECT leased_hold('a')"))
+	do(t, pool, "UPDATE leased_locks SET expires = expires + interval '10 s'")
+	_, err := pool.Exec(ctx, acquireA)
+	require.ErrorContains(t, err, "LL001")
+	require.Zero(t, value[int](t, pool, holdersA))
+}

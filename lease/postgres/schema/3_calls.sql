@@ -64,7 +64,8 @@ DECLARE
     mine    bigint;
     attempt text;
 BEGIN
-    UPDATE leased_locks l SET token = nextval('leased_tokens')
+    -- An expired lease ends for good: otherwise it would have this token if the clock were set back.
+    UPDATE leased_locks l SET token = nextval('leased_tokens'), expires = NULL
         WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE AND EXISTS (SELECT FROM leased_known_origin)
         RETURNING l.token INTO mine;
     IF mine IS NULL OR EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1) THEN -- seen only now that the row is locked
