@@ -35,6 +35,7 @@ type admission struct {
 	joining  atomic.Pointer[chan struct{}] // closed when the running join has an outcome; nil if none is running
 
 	committed committedIndex // as leaders reported it
+	newest    newestSnapshot
 }
 
 // Stages of an admission.
@@ -184,6 +185,10 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		_, _ = io.Copy(io.Discard, rpc.Reader) // the leader sends all of it before it reads the response
 		rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 			Term: max(request.Term, a.node.raft.CurrentTerm()), Success: true}, nil)
+		return false
+	}
+	if err := a.newest.check(rpc.Command); err != nil {
+		reject(rpc, err)
 		return false
 	}
 	// An answer acknowledges them.

@@ -1,0 +1,137 @@
+package raftstore
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/raftstore/logstore"
+)
+
+// lateSender sends requests of a leader to one node of a memory cluster, whether the two are connected or not.
+type lateSender struct {
+	t         *testing.T
+	leader    *Node
+	to        *Node
+	transport *raft.InmemTransport
+}
+
+func (c *cluster) lateSender(t *testing.T, leader, to *Node) *lateSender {
+	_, sender := raft.NewInmemTransportWithTimeout("late", time.Minute)
+	sender.Connect(raft.ServerAddress(to.Address()), c.inmem[slices.Index(c.nodes, to)])
+	return &lateSender{t, leader, to, sender}
+}
+
+func (s *lateSender) header() raft.RPCHeader {
+	id := raft.ServerID(s.leader.ID())
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: s.leader.transport.EncodePeer(id, raft.ServerAddress(s.leader.Address()))}
+}
+
+// snapshot makes a snapshot of the leader, and returns a function that sends it.
+func (s *lateSender) snapshot() (send func() error) {
+	s.t.Helper()
+	require.NoError(s.t, s.leader.raft.Snapshot().Error())
+	saved, err := s.leader.storage.Snapshots.List()
+	require.NoError(s.t, err)
+	meta, source, err := s.leader.storage.Snapshots.Open(saved[0].ID)
+	require.NoError(s.t, err)
+	defer source.Close()
+	data, err := io.ReadAll(source)
+	require.NoError(s.t, err)
+	request := &raft.InstallSnapshotRequest{RPCHeader: s.header(), SnapshotVersion: meta.Version,
+		Term: s.leader.raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
+		Size: meta.Size}
+	return func() error {
+		return s.transport.InstallSnapshot(raft.ServerID(s.to.ID()), raft.ServerAddress(s.to.Address()), request,
+			new(raft.InstallSnapshotResponse), bytes.NewReader(data))
+	}
+}
+
+// shortLog is a log without the entries that were deleted. The log of raft-wal returns them while it has their file.
+type shortLog struct{ raft.LogStore }
+
+func (l shortLog) IsMonotonic() bool {
+	m, ok := l.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (l shortLog) GetLog(index uint64, log *raft.Log) error {
+	if first, err := l.FirstIndex(); err != nil || index < first {
+		return raft.ErrLogNotFound
+	}
+	return l.LogStore.GetLog(index, log)
+}
+
+// onShortLog gives a node a folder of its own with a shortLog.
+func onShortLog(t testing.TB, kind logstore.Kind) func(*Config) {
+	return func(c *Config) {
+		onDisk(t, kind)(c)
+		storage, err := openDisk(c.filled())
+		require.NoError(t, err)
+		storage.Log = shortLog{storage.Log}
+		c.Storage, c.SnapshotEntries, c.SnapshotInterval = storage, 5, time.Hour
+	}
+}
+
+// A follower that has installed a snapshot, and has no entries behind it, does not return to an older snapshot that the
+// same leader sent before.
+func TestLateSnapshotAfterANewerOne(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startMemory(t, 3, onShortLog(t, kind))
+		follower := c.follower()
+		late := c.lateSender(t, c.leader(), follower)
+		s := openSession(t, c.backend(), time.Hour)
+		acquireMany(t, s, 1, 5)
+		sendFirst := late.snapshot()
+		c.isolate(follower)
+		acquireMany(t, s, 5, 20)
+		late.snapshot()
+		c.heal()
+		last := c.agree().Index
+		pass(time.Second) // heartbeats are acknowledged
+		require.ErrorIs(t, follower.log.GetLog(last, new(raft.Log)), raft.ErrLogNotFound)
+
+		_ = sendFirst() // nobody waits for the answer
+		require.Equal(t, last, follower.raft.AppliedIndex())
+		acquireMany(t, s, 20, 25)
+		c.agree()
+	})
+}
+
+// Entries that arrive after a snapshot took their place are not appended.
+func TestLateEntriesAfterASnapshot(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startMemory(t, 2, onShortLog(t, kind))
+		leader := c.leader()
+		entries := make([]*raft.Log, 3)
+		for i := range entries {
+			entries[i] = new(raft.Log)
+			require.NoError(t, leader.log.GetLog(uint64(i+1), entries[i]))
+		}
+		s := openSession(t, c.backend(), time.Hour)
+		acquireMany(t, s, 1, 20)
+		joiner := c.add("joiner", onShortLog(t, kind))
+		late := c.lateSender(t, leader, joiner)
+		c.isolate(joiner)
+		index, err := joiner.learn(testContext(t), leader)
+		require.NoError(t, err)
+		late.snapshot()
+		c.heal()
+		eventually(t, "the node has caught up", func() bool { return joiner.raft.AppliedIndex() >= index })
+		members := joiner.Members()
+
+		_ = late.transport.AppendEntries(raft.ServerID(joiner.ID()), raft.ServerAddress(joiner.Address()),
+			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: leader.raft.CurrentTerm(), Entries: entries,
+				LeaderCommitIndex: 3}, new(raft.AppendEntriesResponse))
+		require.Equal(t, members, joiner.Members())
+		acquireMany(t, s, 20, 25)
+		c.agree()
+	})
+}
