@@ -18,27 +18,32 @@ import (
 // that this member joins.
 const joinRetryInterval = 200 * time.Millisecond
 
+// joinCallTimeout bounds one call to a member of that cluster: a member that hangs must not keep this one from the
+// others. It is longer than an election and a change of the members.
+const joinCallTimeout = 10 * time.Second
+
 // Join makes this member, whose node is new, join the cluster of the members at
 // these API addresses. It retries until ctx ends while no member can be reached or
 // the cluster has no leader.
 func (r *Router) Join(ctx context.Context, addresses ...string) error {
-	return r.Node.Join(ctx, &membership{router: r, seeds: addresses})
+	return r.Node.Join(ctx, &membership{router: r, seeds: addresses, timeout: joinCallTimeout})
 }
 
 // membership is a raftstore.Membership that calls the leader of another cluster. It finds
 // the leader by the addresses in not-leader errors: this member is not in that cluster yet,
 // so its node does not know the leader.
 type membership struct {
-	router *Router
-	seeds  []string
-	leader string
+	router  *Router
+	seeds   []string
+	leader  string
+	timeout time.Duration // of one call
 }
 
 var _ raftstore.Membership = (*membership)(nil)
 
 func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
 	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.router.Address, HasState: j.HasState}
-	err = m.call(ctx, func(c pb.ClusterServiceClient) error {
+	err = m.call(ctx, func(ctx context.Context, c pb.ClusterServiceClient) error {
 		response, err := c.AddLearner(ctx, request)
 		index = response.GetIndex()
 		return err
@@ -47,7 +52,7 @@ func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index 
 }
 
 func (m *membership) Promote(ctx context.Context, id string, applied uint64) error {
-	err := m.call(ctx, func(c pb.ClusterServiceClient) error {
+	err := m.call(ctx, func(ctx context.Context, c pb.ClusterServiceClient) error {
 		_, err := c.Promote(ctx, &pb.PromoteRequest{Id: id, Applied: applied})
 		return err
 	})
@@ -59,14 +64,16 @@ func (m *membership) Promote(ctx context.Context, id string, applied uint64) err
 
 // call calls the leader that was named last, or the seeds in turn, until one
 // answers or ctx ends. All calls are idempotent.
-func (m *membership) call(ctx context.Context, call func(pb.ClusterServiceClient) error) error {
+func (m *membership) call(ctx context.Context, call func(context.Context, pb.ClusterServiceClient) error) error {
 	for n := 0; ; n++ {
 		address := m.leader
 		if address == "" {
 			address = m.seeds[n%len(m.seeds)]
 		}
 		err := m.router.dial(address, func(conn *grpc.ClientConn) error {
-			return wire.FromStatus(call(pb.NewClusterServiceClient(conn)))
+			limited, cancel := context.WithTimeout(ctx, m.timeout)
+			defer cancel()
+			return wire.FromStatus(call(limited, pb.NewClusterServiceClient(conn)))
 		})
 		var notLeader *wire.NotLeaderError
 		switch {

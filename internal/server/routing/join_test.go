@@ -41,21 +41,27 @@ func (m *fakeMember) Promote(context.Context, *pb.PromoteRequest) (*pb.PromoteRe
 // calls that it receives.
 func startFakeMember(t *testing.T, err error) (address string, calls <-chan string) {
 	t.Helper()
-	listener, listenErr := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, listenErr)
 	m := &fakeMember{err: err, calls: make(chan string, 1000)}
+	return startMember(t, m), m.calls
+}
+
+// startMember serves the API of a member and returns its address.
+func startMember(t *testing.T, m pb.ClusterServiceServer) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
 	s := grpc.NewServer()
 	pb.RegisterClusterServiceServer(s, m)
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(s.Stop)
-	return listener.Addr().String(), m.calls
+	return listener.Addr().String()
 }
 
 func newMembership(seeds ...string) *membership {
 	router := &Router{Address: "127.0.0.1:1", PeerTLS: func() *tls.Config {
 		return nil
 	}, Secret: func() string { return "" }}
-	return &membership{router: router, seeds: seeds}
+	return &membership{router: router, seeds: seeds, timeout: time.Minute}
 }
 
 // calls are the calls of a joining member.
@@ -102,6 +108,36 @@ func TestCallFollowsLeader(t *testing.T) {
 	defer cancel()
 	for name, call := range calls {
 		require.NoError(t, call(ctx, newMembership(follower)))
+		require.Equal(t, name, testserver.Receive(t, received))
+	}
+}
+
+// hungMember is the API of a member that does not answer.
+type hungMember struct {
+	pb.UnimplementedClusterServiceServer
+}
+
+func (hungMember) AddLearner(ctx context.Context, _ *pb.AddLearnerRequest) (*pb.AddLearnerResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hungMember) Promote(ctx context.Context, _ *pb.PromoteRequest) (*pb.PromoteResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A call leaves a leader that hangs: the others may have elected another one.
+func TestCallLeavesAHungLeader(t *testing.T) {
+	t.Parallel()
+	hung := startMember(t, hungMember{})
+	leader, received := startFakeMember(t, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for name, call := range calls {
+		m := newMembership(leader)
+		m.leader, m.timeout = hung, 100*time.Millisecond
+		require.NoError(t, call(ctx, m))
 		require.Equal(t, name, testserver.Receive(t, received))
 	}
 }

@@ -59,7 +59,7 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 			continue
 		}
 		m.logger.Info("joining the cluster", "through", address)
-		return true, "", m.server.Join(ctx, address)
+		return true, "", m.server.Join(ctx, append([]string{address}, m.peers.addresses...)...) // address may vanish
 	}
 	if part || m.settings.BootstrapExpect == 0 {
 		return false, "a member of the cluster at " + strings.Join(m.peers.addresses, ", "), nil

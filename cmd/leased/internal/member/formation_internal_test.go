@@ -1,15 +1,21 @@
 package member
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -81,4 +87,53 @@ func TestRemovedWhileStopped(t *testing.T) {
 		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2, Members: all}))
 		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2}), "it has not joined yet")
 	})
+}
+
+// peer is the API of a member. status is nil for one that is starting.
+type peer struct {
+	pb.UnimplementedClusterServiceServer
+	status *pb.StatusResponse
+	asked  chan struct{} // has room for one
+}
+
+func (p *peer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	if p.status == nil {
+		return nil, wire.ToStatus(engine.ErrUnavailable)
+	}
+	return p.status, nil
+}
+
+func (p *peer) AddLearner(context.Context, *pb.AddLearnerRequest) (*pb.AddLearnerResponse, error) {
+	select {
+	case p.asked <- struct{}{}:
+	default:
+	}
+	return nil, wire.ToStatus(engine.ErrUnavailable)
+}
+
+func startPeer(t *testing.T, status *pb.StatusResponse) (address string, asked <-chan struct{}) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &peer{status: status, asked: make(chan struct{}, 1)}
+	s := grpc.NewServer()
+	pb.RegisterClusterServiceServer(s, p)
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(s.Stop)
+	return listener.Addr().String(), p.asked
+}
+
+// A member joins through another peer if the one that answered first cannot serve any more.
+func TestJoinThroughAnotherPeer(t *testing.T) {
+	t.Parallel()
+	first, asked := startPeer(t, &pb.StatusResponse{Id: "a", Members: []*pb.Member{{Id: "a"}}})
+	other, askedOther := startPeer(t, nil)
+	startMember(t, "--bootstrap-expect=0", "--join="+first+","+other)
+	for _, received := range []<-chan struct{}{asked, askedOther} {
+		select {
+		case <-received:
+		case <-time.After(30 * time.Second):
+			require.FailNow(t, "a peer was not asked")
+		}
+	}
 }
