@@ -197,6 +197,7 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		return false
 	}
 	a.committed.observe(rpc.Command)
+	a.node.followed.observe(rpc.Command)
 	return true
 }
 

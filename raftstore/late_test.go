@@ -135,3 +135,60 @@ func TestLateEntriesAfterASnapshot(t *testing.T) {
 		c.agree()
 	})
 }
+
+// A follower whose first entry behind a snapshot comes from a deposed leader replaces it by that of the next leader
+// (hashicorp/raft 697).
+func TestDeposedEntryBehindASnapshot(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startMemory(t, 5, onShortLog(t, kind))
+		leader, follower := c.leader(), c.follower()
+		late := c.lateSender(t, leader, follower)
+		s := openSession(t, c.backend(), time.Hour)
+		c.isolate(follower)
+		acquireMany(t, s, 1, 20)
+		late.snapshot()
+		c.heal()
+		last, term := c.agree().Index, leader.raft.CurrentTerm()
+		require.ErrorIs(t, follower.log.GetLog(last, new(raft.Log)), raft.ErrLogNotFound)
+
+		c.isolate(leader)
+		for i := range c.nodes {
+			c.inmem[i].Disconnect(raft.ServerAddress(follower.Address()))
+		}
+		require.NoError(t, late.transport.AppendEntries(raft.ServerID(follower.ID()), raft.ServerAddress(follower.Address()),
+			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: term, PrevLogEntry: last, PrevLogTerm: term,
+				Entries: []*raft.Log{{Index: last + 1, Term: term, Type: raft.LogNoop}}, LeaderCommitIndex: last},
+			new(raft.AppendEntriesResponse)))
+		eventually(t, "the leader is deposed", func() bool { return !leader.Leads() })
+		c.leader()
+		acquireMany(t, s, 20, 22)
+		require.Equal(t, last+1, follower.raft.LastIndex())
+		c.heal()
+		acquireMany(t, s, 22, 25)
+		c.agree()
+	})
+}
+
+// A follower has the last entry of its snapshot for the check of the entry before a request. A leader does not have it.
+func TestFollowerLog(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startMemory(t, 3, onShortLog(t, kind))
+		leader, follower := c.leader(), c.follower()
+		s := openSession(t, c.backend(), time.Hour)
+		c.isolate(follower)
+		acquireMany(t, s, 1, 20)
+		require.NoError(t, leader.raft.Snapshot().Error())
+		c.heal()
+		last := c.agree().Index
+		has := func(n *Node, index uint64) bool { return n.followed.GetLog(index, new(raft.Log)) == nil }
+		eventually(t, "a request follows the snapshot", func() bool { return has(follower, last) })
+		follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: last - 1})
+		require.False(t, has(follower, last), "entries at the end of the snapshot are not compared with it")
+		require.False(t, has(follower, last-1))
+
+		require.NoError(t, leader.Transfer(testContext(t), follower.ID()))
+		eventually(t, "the follower leads", follower.Leads)
+		follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: last})
+		require.False(t, has(follower, last))
+	})
+}

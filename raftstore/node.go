@@ -41,6 +41,7 @@ type Node struct {
 	storage   *Storage
 	snapshots raft.SnapshotStore // of storage, guarded
 	log       *logstore.WriteBehind
+	followed  *followerLog // on top of log
 	raft      *raft.Raft
 	fsm       *replica.FSM
 	hub       *hub.Hub
@@ -183,7 +184,8 @@ func (n *Node) guarded() (*Storage, error) {
 	n.snapshots = guard.Snapshots(n.storage.Snapshots)
 	votes := logstore.NewVotes(guard.Stable(n.storage.Stable))
 	votes.Refuse = n.catchUp.refuseVote
-	return &Storage{Log: log, Stable: votes, Snapshots: n.snapshots}, nil
+	n.followed = &followerLog{LogCache: log, node: n}
+	return &Storage{Log: n.followed, Stable: votes, Snapshots: n.snapshots}, nil
 }
 
 // writesEarly reports whether this node may replicate entries before they are on its disk: a

@@ -225,3 +225,12 @@ func TestRefusedMemberIsTold(t *testing.T) {
 type errorText string
 
 func (e errorText) Error() string { return string(e) }
+
+// An entry without contents is not sent.
+func TestSnapshotEndIsNotSent(t *testing.T) {
+	l := newLeader()
+	entries := []*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1, Type: transport.SnapshotEnd}}
+	err := l.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 1, Entries: entries}, &raft.AppendEntriesResponse{})
+	require.ErrorIs(t, err, raft.ErrLogNotFound)
+	require.Zero(t, l.follower.requests)
+}

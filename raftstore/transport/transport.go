@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -35,9 +36,16 @@ type Sequential struct {
 	Durable func(index uint64) error
 }
 
+// SnapshotEnd is the type of an entry that stands for the end of a snapshot in the log of a follower. It has no
+// contents, so Sequential does not send it: the goroutines of a leader run on for a moment after it has stepped down.
+const SnapshotEnd raft.LogType = 255
+
 // AppendEntries sends entries, and records what the follower acknowledged.
 func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest,
 	response *raft.AppendEntriesResponse) error {
+	if slices.ContainsFunc(request.Entries, func(l *raft.Log) bool { return l.Type == SnapshotEnd }) {
+		return raft.ErrLogNotFound
+	}
 	e, err := s.Memory.expect(id, request.Term)
 	if err != nil {
 		return err
