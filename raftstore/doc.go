@@ -33,6 +33,7 @@
 //
 // The Raft library is hashicorp/raft v1.7.3. Its known problems are handled in package
 // transport (heartbeats, pipelining), package logstore (votes, stalls, errors), committer
-// (futures that hang) and package replica (errors in responses). The comments there
+// (futures that hang), admission, late.go and followerlog.go (snapshots, and what arrives after
+// them) and package replica (errors in responses). The comments there
 // describe them.
 package raftstore
