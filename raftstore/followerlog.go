@@ -24,9 +24,11 @@ type followerLog struct {
 
 var _ raft.MonotonicLogStore = (*followerLog)(nil)
 
-// observe notes which entry a request of a leader follows. Heartbeats follow none.
+// observe notes which entry a request of a leader follows. Heartbeats follow none. A late request of a deposed leader
+// does not count: it may arrive while the library processes a request of the present one, which has one at a time.
 func (l *followerLog) observe(command any) {
-	if request, ok := command.(*raft.AppendEntriesRequest); ok && request.PrevLogEntry > 0 {
+	request, ok := command.(*raft.AppendEntriesRequest)
+	if ok && request.PrevLogEntry > 0 && request.Term >= l.node.raft.CurrentTerm() {
 		l.previous.Store(request.PrevLogEntry)
 	}
 }

@@ -182,13 +182,18 @@ func TestFollowerLog(t *testing.T) {
 		last := c.agree().Index
 		has := func(n *Node, index uint64) bool { return n.followed.GetLog(index, new(raft.Log)) == nil }
 		eventually(t, "a request follows the snapshot", func() bool { return has(follower, last) })
-		follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: last - 1})
+		observe := func(previous, ago uint64) {
+			follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: previous, Term: follower.raft.CurrentTerm() - ago})
+		}
+		observe(last-1, 0)
 		require.False(t, has(follower, last), "entries at the end of the snapshot are not compared with it")
 		require.False(t, has(follower, last-1))
+		observe(last, 1)
+		require.False(t, has(follower, last), "a late request of a deposed leader")
 
 		require.NoError(t, leader.Transfer(testContext(t), follower.ID()))
 		eventually(t, "the follower leads", follower.Leads)
-		follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: last})
+		observe(last, 0)
 		require.False(t, has(follower, last))
 	})
 }
