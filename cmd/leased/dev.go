@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leased-project/leased/cmd/leased/internal/member"
-	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -42,7 +42,7 @@ func setUpDev(c *cobra.Command) {
 	flags.StringVar(&f.data, "data", filepath.Join("data", "dev"), "data folder")
 	flags.StringVar(&f.listen, "listen", defaultEndpoint, "listen address of the API")
 	flags.StringVar(&f.raft, "raft-listen", "127.0.0.1:7421", "listen address of Raft")
-	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "Redis nodes for efficiency mode: auto (if "+
+	flags.StringVar(&f.redis, "redis", "auto", "Redis nodes for efficiency mode: auto (if "+
 		"redis-server is installed), server or none")
 	flags.StringVar(&f.logStore, "log-store", string(raftstore.DefaultLogStore),
 		"store of the Raft log: wal or bolt; fixed for a data folder")
@@ -51,9 +51,8 @@ func setUpDev(c *cobra.Command) {
 }
 
 func (f *devFlags) run(ctx context.Context, out io.Writer) error {
-	kind, err := redisfleet.ParseKind(f.redis)
-	if err != nil {
-		return usageError(err)
+	if !slices.Contains([]string{"auto", "server", "none"}, f.redis) {
+		return usageError(fmt.Errorf("redis (%s) must be auto, server or none", f.redis))
 	}
 	untilSignal, stop := untilInterrupted(ctx, syscall.SIGHUP)
 	defer stop()
@@ -69,12 +68,12 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	fleet, err := redisfleet.Start(ctx, kind, data, devNodes)
+	redis, err := startRedis(ctx, f.redis, data, devNodes)
 	if err != nil {
 		return err
 	}
-	defer fleet.Stop()
-	s, err := f.settings(data, fleet.Addrs)
+	defer redis.stop()
+	s, err := f.settings(data, redis.addrs)
 	if err != nil {
 		return usageError(err)
 	}
@@ -84,7 +83,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if err = awaitReady(untilSignal, m, s.Fleet()); err == nil {
-		f.greet(out, m, fleet)
+		f.greet(out, m, redis)
 		err = waitForEnd(untilSignal, m, logger, nil, nil)
 	}
 	fmt.Fprintln(out, "stopping")
@@ -166,14 +165,14 @@ func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet) error
 }
 
 // greet prints what runs, the address of the dashboard, and commands to try.
-func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Fleet) {
+func (f *devFlags) greet(out io.Writer, m *member.Member, redis *devRedis) {
 	fmt.Fprintf(out, "leased is running: gRPC and HTTP API at %s, data in %s\n", m.Address(), f.data)
 	switch {
-	case len(fleet.Addrs) > 0:
+	case len(redis.addrs) > 0:
 		fmt.Fprintf(out, "efficiency mode: %d redis-server processes at %s\n",
-			len(fleet.Addrs), strings.Join(fleet.Addrs, " "))
-	case fleet.Missing != nil:
-		fmt.Fprintf(out, "efficiency mode: off: %v\n", fleet.Missing)
+			len(redis.addrs), strings.Join(redis.addrs, " "))
+	case redis.missing != nil:
+		fmt.Fprintf(out, "efficiency mode: off: %v\n", redis.missing)
 	default:
 		fmt.Fprintln(out, "efficiency mode: off")
 	}

@@ -7,7 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 )
+
+// ownGroup returns the attributes of a process in its own process group, which keys such as Ctrl-C do not reach.
+func ownGroup() *syscall.SysProcAttr { return supervise.OwnGroup() }
 
 // lockFolder ensures that only one `leased dev` uses a folder. The lock ends with
 // the process.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -37,3 +38,6 @@ func hiddenCommands() []*cobra.Command { return nil }
 
 // lockFolder does nothing: this system has no file locks.
 func lockFolder(string) (unlock func(), err error) { return func() {}, nil }
+
+// ownGroup returns no attributes: this system has no process groups.
+func ownGroup() *syscall.SysProcAttr { return nil }

@@ -121,7 +121,7 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token()), c.Env)
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = OwnGroup()
 	if isTerminal(c.Stdin) {
 		// Otherwise the command cannot read from it. Keys such as Ctrl-C then go to
 		// the command.

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the command into its own process group, and makes the kernel kill
-// it when the supervisor ends.
-func attributes() *syscall.SysProcAttr {
+// OwnGroup returns attributes that put a process into its own process group, and make the kernel kill it
+// when the thread that started it ends.
+func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // endWithParent sets the parent death signal for this thread. The kernel drops the
-// setting of attributes when another thread of the process calls exec.
+// setting of OwnGroup when another thread of the process calls exec.
 func endWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
 
 // adoptOrphans makes this process the parent of orphans, so it can wait for

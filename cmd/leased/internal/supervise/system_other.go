@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// attributes puts the command into its own process group. The guard kills it when
+// OwnGroup returns attributes that put a process into its own process group. The guard kills a command when
 // the supervisor ends.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // endWithParent does nothing: the guard kills the command.
 func endWithParent() {}

@@ -1,27 +1,27 @@
-package redisfleet_test
+package main
 
 import (
 	"context"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-func TestFleetGrantsLeases(t *testing.T) {
+func TestDevRedisGrantsLeases(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	fleet, err := redisfleet.Start(ctx, redisfleet.Servers, t.TempDir(), 5)
+	fleet, err := startRedis(ctx, "server", t.TempDir(), 5)
 	require.NoError(t, err)
-	defer fleet.Stop()
+	defer fleet.stop()
 	config := redlockadapter.Config{NodeTimeout: 10 * time.Second}
-	for _, addr := range fleet.Addrs {
+	for _, addr := range fleet.addrs {
 		config.Nodes = append(config.Nodes, &redis.Options{Addr: addr})
 	}
 	require.NoError(t, redlockadapter.Init(ctx, config, fencing.None))
@@ -40,20 +40,20 @@ func TestFleetGrantsLeases(t *testing.T) {
 	require.Greater(t, second.Token(), first.Token())
 }
 
-func TestKinds(t *testing.T) {
-	fleet, err := redisfleet.Start(t.Context(), redisfleet.None, t.TempDir(), 5)
+func TestDevRedisKinds(t *testing.T) {
+	fleet, err := startRedis(t.Context(), "none", t.TempDir(), 5)
 	require.NoError(t, err)
-	require.Empty(t, fleet.Addrs)
-	_, err = redisfleet.ParseKind("some")
+	require.Empty(t, fleet.addrs)
+	err = (&devFlags{redis: "some"}).run(t.Context(), io.Discard)
 	require.ErrorContains(t, err, "redis (some) must be auto, server or none")
 }
 
-func TestWithoutRedisServer(t *testing.T) {
+func TestDevWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	fleet, err := redisfleet.Start(t.Context(), redisfleet.Auto, t.TempDir(), 1)
+	fleet, err := startRedis(t.Context(), "auto", t.TempDir(), 1)
 	require.NoError(t, err)
-	require.Empty(t, fleet.Addrs)
-	require.ErrorContains(t, fleet.Missing, "redis-server is not installed")
-	_, err = redisfleet.Start(t.Context(), redisfleet.Servers, t.TempDir(), 1)
+	require.Empty(t, fleet.addrs)
+	require.ErrorContains(t, fleet.missing, "redis-server is not installed")
+	_, err = startRedis(t.Context(), "server", t.TempDir(), 1)
 	require.ErrorContains(t, err, "apt-get install redis-server")
 }
