@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -91,4 +93,21 @@ func (p *peers) rejectKnown(ctx context.Context, s *settings.Settings) error {
 		}
 	}
 	return nil
+}
+
+// Recover makes a stopped member the only member of its cluster, and returns the
+// token floor. See raftstore.Recover for what is lost.
+func Recover(s *settings.Settings, logger *slog.Logger) (fencing.Token, error) {
+	if _, err := os.Stat(filepath.Join(s.Data, identityFile)); errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%w: %s is not the data folder of a member; give --data of the remaining member", ErrIdentity,
+			s.Data)
+	}
+	if err := claim(context.Background(), s, nil); err != nil {
+		return 0, err
+	}
+	certs, err := newCertificates(s)
+	if err != nil {
+		return 0, err
+	}
+	return raftstore.Recover(raftConfig(s, certs, logger))
 }

@@ -74,9 +74,11 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	if m.creds, err = newCredentials(s, logger); err != nil {
 		return nil, s.Invalid(err, "users", "secret-file")
 	}
-	if err := m.signing.load(s.SigningKeyFile, logger); err != nil {
+	signer, err := readSigner(s.SigningKeyFile)
+	if err != nil {
 		return nil, s.Invalid(err, "signing-key-file")
 	}
+	m.signing.replace(signer, logger)
 	if err := s.RedisNodes.Check(s.Redis); err != nil {
 		return nil, s.Invalid(err, "redis-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key")
 	}
@@ -101,13 +103,9 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Audit: m.audit, FilePolicies: m.filePolicies,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, RedisTimeout: s.RedisTimeout,
-		Limits: s.Limits, Signer: m.signing.key.Load,
-		SignatureTTL: s.SignatureTTL,
-		Metrics:      m.metrics, Certificates: m.certs.expiries, Tracer: m.tracer, TimesFile: filepath.Join(s.Data,
-			observe.FileName),
-		Raft: raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise, TLS: m.certs.raft(),
-			LogStore:         s.LogStore,
-			HeartbeatTimeout: s.Heartbeat, StoreDeadline: s.DiskTimeout, Logger: plain}}
+		Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL, Metrics: m.metrics,
+		Certificates: m.certs.expiries, Tracer: m.tracer, TimesFile: filepath.Join(s.Data, observe.FileName),
+		Raft: raftConfig(s, m.certs, plain)}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
@@ -120,6 +118,11 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	m.run()
 	started = true
 	return m, nil
+}
+
+func raftConfig(s *settings.Settings, certs *certificates, logger *slog.Logger) raftstore.Config {
+	return raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise, TLS: certs.raft(),
+		LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, StoreDeadline: s.DiskTimeout, Logger: logger}
 }
 
 // run serves the API and forms the cluster.
@@ -173,7 +176,7 @@ func (m *Member) Reload(s *settings.Settings) error {
 	m.creds.replace(fresh)
 	m.signing.replace(signer, m.logger)
 	if len(fresh.users) == 0 {
-		m.creds.report(m.logger, 0)
+		m.creds.report(m.logger)
 	}
 	m.policies.Store(&s.Policies)
 	select {

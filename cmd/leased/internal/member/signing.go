@@ -15,15 +15,6 @@ type signing struct {
 	key atomic.Pointer[signature.Signer] // nil without a key
 }
 
-// load reads the key and puts it into effect.
-func (s *signing) load(path string, logger *slog.Logger) error {
-	signer, err := readSigner(path)
-	if err == nil {
-		s.replace(signer, logger)
-	}
-	return err
-}
-
 // readSigner reads a private key. Without a file there is no key.
 func readSigner(path string) (*signature.Signer, error) {
 	if path == "" {
@@ -45,15 +36,14 @@ func readSigner(path string) (*signature.Signer, error) {
 
 // replace puts a key into effect.
 func (s *signing) replace(signer *signature.Signer, logger *slog.Logger) {
-	old := s.key.Swap(signer)
-	formerID := ""
-	if old != nil {
-		formerID = old.KeyID()
+	former := ""
+	if old := s.key.Swap(signer); old != nil {
+		former = old.KeyID()
 	}
 	switch {
-	case signer != nil && (old == nil || old.KeyID() != signer.KeyID()):
-		logger.Info("signing tokens", "key", signer.KeyID(), "former", formerID)
-	case signer == nil && old != nil:
-		logger.Warn("this member no longer has a signing key and refuses to sign tokens", "former", old.KeyID())
+	case signer != nil && signer.KeyID() != former:
+		logger.Info("signing tokens", "key", signer.KeyID(), "former", former)
+	case signer == nil && former != "":
+		logger.Warn("this member no longer has a signing key and refuses to sign tokens", "former", former)
 	}
 }

@@ -3,12 +3,15 @@ package member
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 )
 
@@ -35,17 +38,16 @@ func newCredentials(s *settings.Settings, logger *slog.Logger) (*credentials, er
 		return nil, err
 	}
 	if c.usersFile != "" {
-		c.users = auth.NewUsers(read.users)
+		c.users = auth.NewUsers(nil)
 	}
-	c.own.Store(&read.own)
-	c.listed = read.users
-	c.report(logger, len(read.users))
+	c.replace(read)
+	c.report(logger)
 	return c, nil
 }
 
 // report logs the number of users: an empty list is rarely intended.
-func (c *credentials) report(logger *slog.Logger, n int) {
-	switch {
+func (c *credentials) report(logger *slog.Logger) {
+	switch n := len(c.listed); {
 	case c.users == nil:
 	case n == 0:
 		logger.Warn("the users file is empty: all calls are rejected", "file", c.usersFile)
@@ -77,13 +79,11 @@ func (c *credentials) read() (read credentialFiles, err error) {
 	switch {
 	case own < 0:
 		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user in users (%s): the other members "+
-			"accept no other",
-			c.secretFile, c.usersFile)
+			"accept no other", c.secretFile, c.usersFile)
 	case !read.users[own].Member:
 		return read, fmt.Errorf("secret-file (%s) contains the secret of user %s, who is not a member in users (%s); "+
-			"create an account for the members "+
-			"with `leased user add --member`, and give the file with its secret", c.secretFile, read.users[own].Name,
-			c.usersFile)
+			"create an account for the members with `leased user add --member`, and give the file with its secret",
+			c.secretFile, read.users[own].Name, c.usersFile)
 	}
 	return read, nil
 }
@@ -99,3 +99,45 @@ func (c *credentials) replace(read credentialFiles) {
 
 // secret returns the secret with which this member calls the others.
 func (c *credentials) secret() string { return *c.own.Load() }
+
+// userMessages are the log messages for changes of users.
+var userMessages = map[audit.Event]string{audit.UserAdd: "user added", audit.UserChange: "user changed",
+	audit.UserRemove: "user removed"}
+
+// userChanges returns a record for each user that differs between two lists.
+func userChanges(before, after []auth.User) (changes []audit.Record) {
+	index := func(list []auth.User, name string) int {
+		return slices.IndexFunc(list, func(u auth.User) bool { return u.Name == name })
+	}
+	for _, user := range after {
+		i := index(before, user.Name)
+		switch {
+		case i < 0:
+			changes = append(changes, audit.Record{Event: audit.UserAdd, Subject: user.Name, Detail: describeUser(user)})
+		case !reflect.DeepEqual(before[i], user):
+			detail := describeUser(user)
+			if !slices.Equal(before[i].Hashes, user.Hashes) || before[i].Certificate != user.Certificate {
+				detail = strings.TrimPrefix(detail+", secrets or certificate changed", ", ")
+			}
+			changes = append(changes, audit.Record{Event: audit.UserChange, Subject: user.Name, Detail: detail})
+		}
+	}
+	for _, user := range before {
+		if index(after, user.Name) < 0 {
+			changes = append(changes, audit.Record{Event: audit.UserRemove, Subject: user.Name})
+		}
+	}
+	return changes
+}
+
+// describeUser returns the rights of a user.
+func describeUser(user auth.User) string {
+	var parts []string
+	if user.Member {
+		parts = append(parts, "member account")
+	}
+	for _, rule := range user.Rules {
+		parts = append(parts, rule.String())
+	}
+	return strings.Join(parts, ", ")
+}
