@@ -30,24 +30,19 @@ func setUpAcquire(c *cobra.Command) {
 	flags.Int32Var(&r.Permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
 	flags.BoolVar(&signed, "signed", false, "also print the signed token, for gates that verify signatures")
 	flags.StringToStringVar(&r.Metadata, "metadata", nil, "KEY=VALUE pairs that 'leased inspect' shows")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		if r.Resource = args[0]; len(args) > 1 {
 			r.Resource, r.Resources = "", args
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		got, err := a.acquire(ctx, r)
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx) // the service cancels the attempt and releases what it may have granted
-		}
+		got, err := a.acquire(c.Context(), r) // after a signal, the service releases what it may have granted
 		if err != nil {
 			return err
 		}
 		if signed {
-			return printSigned(ctx, c, a, o, got)
+			return printSigned(c, a, o, got)
 		}
 		return o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
-	}
+	})
 }
 
 func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
@@ -174,12 +169,10 @@ func (a *access) sign(ctx context.Context, resource string, token uint64) (*pb.S
 
 // printSigned prints a new lease with its signed token. If the token cannot be
 // signed, the lease is released.
-func printSigned(ctx context.Context, c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
-	signed, err := a.sign(ctx, got.Resource, got.Token)
+func printSigned(c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
+	signed, err := a.sign(c.Context(), got.Resource, got.Token)
 	if err != nil {
-		_, released := fetch(context.WithoutCancel(ctx), a, api.Release,
-			&pb.ReleaseRequest{Resource: got.Resource, Token: got.Token})
-		return errors.Join(err, released)
+		return errors.Join(err, a.release(c.Context(), got.Resource, got.Token))
 	}
 	if o.format == "json" {
 		object := plain(got.ProtoReflect())
@@ -189,6 +182,11 @@ func printSigned(ctx context.Context, c *cobra.Command, a *access, o *output, go
 	if err := o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) }); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "\nSIGNED TOKEN\n%s\n", signed.SignedToken)
+	return say(c, "\nSIGNED TOKEN\n%s", signed.SignedToken)
+}
+
+// release releases a lease that the command has acquired, also after a signal.
+func (a *access) release(ctx context.Context, resource string, token uint64) error {
+	_, err := fetch(context.WithoutCancel(ctx), a, api.Release, &pb.ReleaseRequest{Resource: resource, Token: token})
 	return err
 }

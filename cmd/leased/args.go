@@ -102,6 +102,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// interruptible returns a RunE whose context ends after SIGINT or SIGTERM. If run then fails, the program ends as a
+// shell expects after a signal.
+func interruptible(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		c.SetContext(ctx)
+		err := run(c, args)
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+}
+
 // untilInterrupted returns a context that SIGINT, SIGTERM and other signals cancel.
 func untilInterrupted(parent context.Context, others ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)

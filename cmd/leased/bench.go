@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -53,7 +52,7 @@ func setUpBench(c *cobra.Command) {
 	flags.DurationVar(&f.warmUp, "warm-up", time.Second, "time before the measurement of each workload other than hold")
 	flags.StringVar(&f.prefix, "prefix", "bench/", "prefix of the names of all locks")
 	flags.StringVar(&f.mode, "mode", "", "fail unless the locks have this mode: efficiency or correctness")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, _ []string) error {
 		if err := positive(flags, "duration", "warm-up"); err != nil {
 			return err
 		}
@@ -61,10 +60,8 @@ func setUpBench(c *cobra.Command) {
 		if err != nil {
 			return usageError(err)
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		return f.run(ctx, c.OutOrStdout(), works, options)
-	}
+		return f.run(c, works, options)
+	})
 }
 
 // validate returns the workloads, and the options of every acquisition.
@@ -105,14 +102,12 @@ func (f *benchFlags) validate() ([]load.Work, []lease.AcquireOption, error) {
 
 // run measures the workloads one after the other, and prints the figures of those that
 // have begun.
-func (f *benchFlags) run(ctx context.Context, out io.Writer, works []load.Work, options []lease.AcquireOption) error {
+func (f *benchFlags) run(c *cobra.Command, works []load.Work, options []lease.AcquireOption) error {
+	ctx := c.Context()
 	target := &benchTarget{flags: f, options: options}
 	prefix := f.prefix + defaultHolder() + "/" // other runs have other names
 	mode, err := target.check(ctx, prefix)
 	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		if errors.Is(err, lease.ErrForbidden) {
 			return fmt.Errorf("%w; leased bench needs the right acquire:%s*: add it with 'leased user allow', or choose "+
 				"another --prefix", err, f.prefix)
@@ -132,7 +127,7 @@ func (f *benchFlags) run(ctx context.Context, out io.Writer, works []load.Work, 
 			break
 		}
 	}
-	if printErr := f.print(out, rows); printErr != nil {
+	if printErr := f.print(c, rows); printErr != nil {
 		return printErr
 	}
 	return f.outcome(ctx, rows, err)
@@ -197,25 +192,22 @@ func newBenchRow(work load.Kind, mode lease.Mode, clients int, r load.Result) be
 }
 
 // print writes the figures as a table or as JSON.
-func (f *benchFlags) print(out io.Writer, rows []benchRow) error {
-	if f.output.format == "json" {
-		return printJSON(out, map[string]any{"results": rows}, "  ")
-	}
-	if len(rows) == 0 {
+func (f *benchFlags) print(c *cobra.Command, rows []benchRow) error {
+	if len(rows) == 0 && f.output.format != "json" {
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row(t, "WORK", "MODE", "WORKERS", "CLIENTS", "PAIRS/S", "ACQUIRE P50", "P99", "PAIR P50", "P99", "FAIRNESS", "ERRORS")
-	for _, r := range rows {
-		pair50, pair99 := milliseconds(r.PairP50ms), milliseconds(r.PairP99ms)
-		if r.Work == string(load.Hold) { // releases are not measured
-			pair50, pair99 = "", ""
+	return f.output.print(c, map[string]any{"results": rows}, func(t *tabwriter.Writer) {
+		row(t, "WORK", "MODE", "WORKERS", "CLIENTS", "PAIRS/S", "ACQUIRE P50", "P99", "PAIR P50", "P99", "FAIRNESS", "ERRORS")
+		for _, r := range rows {
+			pair50, pair99 := milliseconds(r.PairP50ms), milliseconds(r.PairP99ms)
+			if r.Work == string(load.Hold) { // releases are not measured
+				pair50, pair99 = "", ""
+			}
+			row(t, r.Work, r.Mode, r.Workers, r.Clients, fmt.Sprintf("%.0f", r.Rate),
+				milliseconds(r.AcquireP50ms), milliseconds(r.AcquireP99ms), pair50, pair99,
+				fmt.Sprintf("%.2f", r.Fairness), r.Errors)
 		}
-		row(t, r.Work, r.Mode, r.Workers, r.Clients, fmt.Sprintf("%.0f", r.Rate),
-			milliseconds(r.AcquireP50ms), milliseconds(r.AcquireP99ms), pair50, pair99,
-			fmt.Sprintf("%.2f", r.Fairness), r.Errors)
-	}
-	return t.Flush()
+	})
 }
 
 func milliseconds(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/load"
@@ -54,22 +55,24 @@ func TestBenchOutput(t *testing.T) {
 	rows := []benchRow{newBenchRow(load.Own, lease.Correctness, 1, result),
 		newBenchRow(load.Hold, lease.Correctness, 1, result)}
 	var out bytes.Buffer
+	c := &cobra.Command{}
+	c.SetOut(&out)
 	f := &benchFlags{output: &output{format: "table"}}
-	require.NoError(t, f.print(&out, rows))
+	require.NoError(t, f.print(c, rows))
 	require.Regexp(t, `own +correctness +2 +1 +15 +4\.\d\d ms +4\.\d\d ms +8\.\d\d ms +8\.\d\d ms +2\.00 +3\n`,
 		out.String())
 	require.Regexp(t, `hold +correctness +2 +1 +15 +4\.\d\d ms +4\.\d\d ms +- +- +2\.00 +3\n`, out.String())
 
 	out.Reset()
 	f.output.format = "json"
-	require.NoError(t, f.print(&out, rows))
+	require.NoError(t, f.print(c, rows))
 	var got struct{ Results []map[string]any }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	require.Len(t, got.Results, 2)
 	require.Equal(t, []any{"own", 15.0, 30.0, "no leader"}, []any{got.Results[0]["work"], got.Results[0]["rate"],
 		got.Results[0]["pairs"], got.Results[0]["firstError"]})
 	out.Reset()
-	require.NoError(t, f.print(&out, []benchRow{}))
+	require.NoError(t, f.print(c, []benchRow{}))
 	require.JSONEq(t, `{"results": []}`, out.String())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
@@ -143,8 +144,9 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 			fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term, s.Version)
 	}
 	fmt.Fprintf(t, "\n%s, %s, %s, %s; last token %d; version %s\n",
-		count(int(newest.Locks), "lock"), count(int(newest.Holders), "holder"), count(int(newest.Waiters), "waiter"),
-		count(int(newest.Sessions), "session"), newest.LastToken, newest.Version)
+		lockview.Count(newest.Locks, "lock"), lockview.Count(newest.Holders, "holder"),
+		lockview.Count(newest.Waiters, "waiter"), lockview.Count(newest.Sessions, "session"), newest.LastToken,
+		newest.Version)
 	largest := newest.LastToken
 	for _, n := range newest.Redis {
 		largest = max(largest, n.Max)
@@ -258,7 +260,7 @@ func (a *access) missingMajority(limit time.Duration) string {
 func (a *access) countMembers(ctx context.Context, reached, given int) (text string, missing bool) {
 	answers, err := a.statuses(ctx)
 	if err != nil || len(answers[0].Members) == 0 {
-		return fmt.Sprintf("%d of %s answered", reached, count(given, "endpoint")), false
+		return fmt.Sprintf("%d of %s answered", reached, lockview.Count(given, "endpoint")), false
 	}
 	voters, answered := 0, 0
 	hasAnswered := func(id string) bool {
@@ -272,7 +274,7 @@ func (a *access) countMembers(ctx context.Context, reached, given int) (text str
 			answered++
 		}
 	}
-	text = fmt.Sprintf("%d of %s answered", answered, count(voters, "member"))
+	text = fmt.Sprintf("%d of %s answered", answered, lockview.Count(voters, "member"))
 	for _, s := range answers {
 		if s.Leader != "" && !hasAnswered(s.Leader) {
 			return fmt.Sprintf("%s; member %s leads, and cannot be reached from here", text, s.Leader), true

@@ -16,11 +16,9 @@ import (
 )
 
 func setUpDemoPause(c *cobra.Command) {
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		return showPause(ctx, c.OutOrStdout())
-	}
+	c.RunE = interruptible(func(c *cobra.Command, _ []string) error {
+		return showPause(c.Context(), c.OutOrStdout())
+	})
 }
 
 // showPause starts a service and runs the demo with it.
@@ -50,9 +48,5 @@ func showPause(ctx context.Context, out io.Writer) error {
 	}
 	pause := &demo.Pause{Endpoint: m.Address(), Dir: filepath.Join(dir, "store"),
 		Holder: []string{self, holderCommand}, Out: out}
-	err = pause.Run(ctx)
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
+	return pause.Run(ctx)
 }

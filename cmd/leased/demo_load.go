@@ -44,17 +44,15 @@ func setUpDemoLoad(c *cobra.Command) {
 	flags.IntVar(&f.workers, "workers", 24, "number of workers")
 	flags.StringVar(&f.prefix, "prefix", "demo/", "prefix of the names of all locks")
 	flags.DurationVar(&f.duration, "duration", 0, "time after which the demo stops (default: until Ctrl-C)")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, _ []string) error {
 		if f.workers < 0 || f.workers > 10_000 {
 			return usageError(fmt.Errorf("--workers (%d) must be between 0 and 10000", f.workers))
 		}
 		if err := positive(flags, "duration"); err != nil {
 			return err
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		return f.run(ctx, c.OutOrStdout())
-	}
+		return f.run(c.Context(), c.OutOrStdout())
+	})
 }
 
 // run runs the demo until ctx ends or the duration has passed.

@@ -34,24 +34,21 @@ func setUpProxyFlights(c *cobra.Command) {
 		if err := json.Unmarshal(body, &flights); err != nil {
 			return fmt.Errorf("decode the list of requests: %w", err)
 		}
-		return printFlights(c.OutOrStdout(), flights)
+		return (&output{}).print(c, nil, func(t *tabwriter.Writer) { tableOfFlights(t, flights) })
 	}
 	c.Flags().StringVar(&admin, "admin", adminDefault, "admin address of the proxy")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 }
 
-func printFlights(w io.Writer, flights []gateproxy.Flight) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RESOURCE\tTOKEN\tSTATE\tSENT\tREQUEST\tREASON")
+func tableOfFlights(t *tabwriter.Writer, flights []gateproxy.Flight) {
+	row(t, "RESOURCE", "TOKEN", "STATE", "SENT", "REQUEST", "REASON")
 	for _, f := range flights {
 		state := "in flight"
 		if f.Closed {
 			state = "closed"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s %s\t%s\n", f.Resource, f.Token, state, f.Sent.Format(time.RFC3339), f.Method,
-			f.Path, f.Reason)
+		row(t, f.Resource, f.Token, state, f.Sent.Format(time.RFC3339), f.Method+" "+f.Path, f.Reason)
 	}
-	return table.Flush()
 }
 
 func setUpProxyReopen(c *cobra.Command) {
@@ -70,8 +67,7 @@ func setUpProxyReopen(c *cobra.Command) {
 		if _, err := askProxy(c, http.MethodPost, admin, "/reopen", query); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "reopened %s\n", resource)
-		return err
+		return say(c, "reopened %s", resource)
 	}
 	c.Flags().StringVar(&admin, "admin", adminDefault, "admin address of the proxy")
 	c.Flags().BoolVar(&abandon, "abandon", false, "also abandon a request that is still in progress")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ func setUpGateReset(c *cobra.Command) {
 	flags.StringVar(&f.wait, "wait", "1m", "how long to wait for the lock")
 	flags.Uint64Var(&f.token, "token", 0, "token of a lease of this lock that was acquired after the gate was closed "+
 		"(default: acquire the lock)")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		resource, err := fencing.ParseResource(args[0])
 		if err != nil {
 			return usageError(err)
@@ -55,15 +56,8 @@ func setUpGateReset(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		c.SetContext(ctx)
-		err = f.run(c, gate, resource)
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx) // the service releases what it may have granted
-		}
-		return err
-	}
+		return f.run(c, gate, resource) // after a signal, the service releases what it may have granted
+	})
 }
 
 // resettable is what the command needs of a gate.
@@ -144,19 +138,12 @@ func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (
 	if f.token != 0 {
 		return fencing.Token(f.token), func() error { return nil }, nil
 	}
-	lock := f.lock
-	if lock == "" {
-		lock = string(resource)
-	}
+	lock := cmp.Or(f.lock, string(resource))
 	got, err := f.access.acquire(c.Context(), &pb.AcquireRequest{Resource: lock, Wait: f.wait, Holder: defaultHolder()})
 	if err != nil {
 		return fencing.None, nil, fmt.Errorf("get a token above all earlier ones: %w", err)
 	}
-	return fencing.Token(got.Token), func() error {
-		_, err := fetch(context.WithoutCancel(c.Context()), f.access, api.Release,
-			&pb.ReleaseRequest{Resource: lock, Token: got.Token})
-		return err
-	}, nil
+	return fencing.Token(got.Token), func() error { return f.access.release(c.Context(), lock, got.Token) }, nil
 }
 
 // printedSQL prints the SQL that resets a mark.

@@ -33,9 +33,7 @@ func setUpHealth(c *cobra.Command) {
 	a, o := addAccess(c), addOutput(c)
 	probe := c.Flags().String("probe", "", "address of the probe listener, HOST:PORT ("+probeVariable+")")
 	ready := c.Flags().Bool("ready", false, "check whether the member can serve, not only whether it is alive")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, cancel := untilInterrupted(c.Context())
-		defer cancel()
+	c.RunE = interruptible(func(c *cobra.Command, _ []string) error {
 		address := *probe
 		if !c.Flags().Changed("endpoint") {
 			address = cmp.Or(address, os.Getenv(probeVariable))
@@ -51,12 +49,12 @@ func setUpHealth(c *cobra.Command) {
 		var failed error
 		checks := make([]healthCheck, len(addresses))
 		for i, address := range addresses {
-			text, err := check(ctx, address, *ready)
+			text, err := check(c.Context(), address, *ready)
 			checks[i] = healthCheck{Address: address, OK: err == nil, Detail: text}
 			if err != nil {
 				checks[i].Detail = err.Error()
 			}
-			failed = errors.Join(failed, checkError(ctx, err))
+			failed = errors.Join(failed, checkError(err))
 		}
 		return errors.Join(o.print(c, checks, func(t *tabwriter.Writer) {
 			for _, h := range checks {
@@ -65,7 +63,7 @@ func setUpHealth(c *cobra.Command) {
 				}
 			}
 		}), failed)
-	}
+	})
 }
 
 // healthCheck is the JSON result of checking one member.
@@ -75,14 +73,11 @@ type healthCheck struct {
 	Detail  string `json:"detail"`
 }
 
-// checkError returns the error of a check. All failed checks have the same exit code, unless the
-// command was interrupted or its flags are wrong.
-func checkError(ctx context.Context, err error) error {
+// checkError returns the error of a check. All failed checks have the same exit code, unless the flags are
+// wrong.
+func checkError(err error) error {
 	if err == nil {
 		return nil
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	if code, _ := explain(err); code != wire.ExitUsage && code != wire.ExitUnavailable {
 		return &codeError{wire.ExitUnavailable, err}

@@ -26,11 +26,7 @@ func setUpLock(c *cobra.Command) {
 			return err
 		}
 		return f.holding(c, args[0], func(ctx context.Context, client *lease.Client, options []lease.AcquireOption) error {
-			acquire := client.Acquire
-			if f.noWait {
-				acquire = client.TryAcquire
-			}
-			l, err := acquire(ctx, fencing.Resource(args[0]), options...)
+			l, err := f.acquire(ctx, client, fencing.Resource(args[0]), options)
 			if err != nil {
 				return err
 			}
@@ -85,8 +81,7 @@ func (o *output) leaseEvent(c *cobra.Command, event string, l *lease.Lease, form
 		return printJSON(c.OutOrStdout(), map[string]any{"event": event, "resource": string(l.Resource()),
 			"token": uint64(l.Token()), "mode": l.Mode().String()}, "")
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
-	return err
+	return say(c, format, args...)
 }
 
 func lostError(l *lease.Lease) error {

@@ -114,12 +114,12 @@ func (s *source) close() {
 	s.work.Wait()
 }
 
-// follow prints the overview without a terminal until ctx ends: lines for what has
+// follow prints the overview without a terminal until a signal ends it: lines for what has
 // changed, or each overview as a line of JSON.
-func (f *lockFlags) follow(ctx context.Context, c *cobra.Command, request *pb.OverviewRequest) error {
+func (f *lockFlags) follow(c *cobra.Command, request *pb.OverviewRequest) error {
 	var changes lockview.Changes
 	printed := ""
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	return newFeed(f.access, false, func(u lockview.Update) {
 		problem := u.Problem
@@ -138,8 +138,7 @@ func (f *lockFlags) follow(ctx context.Context, c *cobra.Command, request *pb.Ov
 			err = printJSON(c.OutOrStdout(), u.Overview, "")
 		default:
 			for _, line := range changes.Lines(u.Overview, u.Time) {
-				_, printErr := fmt.Fprintln(c.OutOrStdout(), line)
-				err = errors.Join(err, printErr)
+				err = errors.Join(err, say(c, "%s", line))
 			}
 		}
 		if err != nil {

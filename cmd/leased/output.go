@@ -54,7 +54,12 @@ func (o *output) say(c *cobra.Command, m proto.Message, err error, format string
 	if o.format == "json" {
 		return printJSON(c.OutOrStdout(), m, "  ")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
+	return say(c, format, args...)
+}
+
+// say prints a line.
+func say(c *cobra.Command, format string, args ...any) error {
+	_, err := fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
 	return err
 }
 

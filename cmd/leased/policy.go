@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
@@ -75,7 +76,7 @@ func migrationText(m *pb.Migration) string {
 		text += "; waiting for: " + m.WaitingFor
 	}
 	if m.Holders > 0 && !strings.Contains(m.WaitingFor, "holder") {
-		text += fmt.Sprintf(" (%s)", count(int(m.Holders), "holder"))
+		text += fmt.Sprintf(" (%s)", lockview.Count(m.Holders, "holder"))
 	}
 	return text
 }

@@ -152,15 +152,14 @@ func moveCommand(c *cobra.Command, to string, move func(ctx context.Context, m *
 	m := &postgresMove{service: addAccess(c), output: addOutput(c)}
 	m.service.flags = nil // always the service
 	flags.DurationVar(&m.wait, "wait", 30*time.Second, "how long to wait until the lock is free at the service")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		if m.database, _ = flags.GetString(postgresFlag); m.database == "" {
 			m.database = os.Getenv(postgresVariable)
 		}
 		if m.database == "" {
 			return usageError(fmt.Errorf("--%s or %s is required: the database of the locks", postgresFlag, postgresVariable))
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
+		ctx := c.Context()
 		return withPostgres(ctx, m.database, func(backend *postgres.Backend) error {
 			done, err := move(ctx, m, backend, args[0])
 			if err != nil {
@@ -171,7 +170,7 @@ func moveCommand(c *cobra.Command, to string, move func(ctx context.Context, m *
 					done.Resource, done.Token, to, done.Next-1)
 			})
 		})
-	}
+	})
 }
 
 // hold acquires the lock at the service, so that it has no other holder, and calls f with its
@@ -182,10 +181,7 @@ func (m *postgresMove) hold(ctx context.Context, resource string, f func(fencing
 	if err != nil {
 		return err
 	}
-	err = f(fencing.Token(got.Token))
-	_, released := fetch(context.WithoutCancel(ctx), m.service, api.Release, &pb.ReleaseRequest{Resource: resource,
-		Token: got.Token})
-	return errors.Join(err, released)
+	return errors.Join(f(fencing.Token(got.Token)), m.service.release(ctx, resource, got.Token))
 }
 
 // setUpPostgresImport moves a lock from the service to the database: all tokens of the

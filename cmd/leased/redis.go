@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -112,7 +113,8 @@ func roundText(text string) string {
 // fleetText describes the fleet in one line.
 func fleetText(f *pb.GetFleetResponse) string {
 	text := fmt.Sprintf("%s, namespace %s, longest TTL %s; version %d, ceiling %d",
-		count(len(f.Fleet.GetAddresses()), "node"), f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
+		lockview.Count(len(f.Fleet.GetAddresses()), "node"), f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version,
+		f.Ceiling)
 	switch {
 	case f.Next != nil:
 		text += "; changing to " + strings.Join(f.Next.Addresses, " ")
@@ -125,14 +127,6 @@ func fleetText(f *pb.GetFleetResponse) string {
 		text += "; waiting for: " + f.WaitingFor
 	}
 	return text
-}
-
-// count formats a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // redisFlags are the flags of a command that connects to Redis itself.
@@ -174,10 +168,7 @@ func (f *redisFlags) access() (*settings.RedisNodes, error) {
 		}
 	}
 	f.nodes.Password = fromEnv(settings.PasswordVariable, "")
-	if setting, rule := f.nodes.Broken("redis-"); rule != "" {
-		return nil, usageError(fmt.Errorf("%s %s", setting, rule))
-	}
-	if err := f.nodes.CheckFiles(); err != nil {
+	if err := f.nodes.RedisAccess.Check(); err != nil {
 		return nil, usageError(err)
 	}
 	return &f.nodes, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -125,7 +126,7 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 	}
 	fleet := &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}
 	return f.output.say(c, &pb.GetFleetResponse{Fleet: fleet}, nil,
-		"initialized %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
+		"initialized %s: tokens are above %d", lockview.Count(len(config.Nodes), "Redis node"), f.floor)
 }
 
 // redisFlagsGiven returns the Redis flags of the command line, for a command to

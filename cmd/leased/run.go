@@ -133,11 +133,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		return err
 	}
 	line.setInspect(client.Inspect)
-	acquire := client.Acquire
-	if f.noWait {
-		acquire = client.TryAcquire
-	}
-	l, err := acquire(before, resource, f.withWait(options)...)
+	l, err := f.acquire(before, client, resource, f.withWait(options))
 	line.end()
 	signals, ended := inbox.deliver()
 	if err == nil && ended != nil {
@@ -166,6 +162,15 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		f.keep(l, f.atLeast-time.Since(began), signals)
 	}
 	return f.finish(client, l, result, err)
+}
+
+// acquire acquires the lock, or tries once with --no-wait.
+func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource fencing.Resource,
+	options []lease.AcquireOption) (*lease.Lease, error) {
+	if f.noWait {
+		return client.TryAcquire(ctx, resource, options...)
+	}
+	return client.Acquire(ctx, resource, options...)
 }
 
 // keep holds the lease after the command, until a signal ends the program.

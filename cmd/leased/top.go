@@ -30,25 +30,23 @@ const (
 func setUpTop(c *cobra.Command) {
 	f := addLockFlags(c, "order: "+strings.Join(lockview.Sorts, ", ")+" (default: queue)")
 	once := c.Flags().Bool("once", false, "print one page and exit")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		if err := f.check(c); err != nil {
 			return err
 		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
 		if *once {
-			return f.page(ctx, c, prefixOf(args))
+			return f.page(c, prefixOf(args))
 		}
 		view := f.view(prefixOf(args))
 		view.Keys, view.Sort = true, cmp.Or(view.Sort, lockview.Sorts[0])
-		if shown, err := f.live(ctx, view); shown || err != nil {
+		if shown, err := f.live(c.Context(), view); shown || err != nil {
 			return err
 		}
 		if f.output.format == "json" {
-			return f.follow(ctx, c, view.Request())
+			return f.follow(c, view.Request())
 		}
-		return f.page(ctx, c, prefixOf(args))
-	}
+		return f.page(c, prefixOf(args))
+	})
 }
 
 // lockFlags are the flags that `leased top` and `leased list` share.
@@ -91,7 +89,8 @@ func (f *lockFlags) view(prefix string) *lockview.View {
 }
 
 // page prints one page: all orders, or the one that was given.
-func (f *lockFlags) page(ctx context.Context, c *cobra.Command, prefix string) error {
+func (f *lockFlags) page(c *cobra.Command, prefix string) error {
+	ctx := c.Context()
 	sorts, limit := lockview.Sorts[:4], sectionSize
 	if f.access.postgres() != "" { // a database has no rates and no refused writes
 		sorts = lockview.Sorts[:2]
@@ -126,8 +125,6 @@ func (f *lockFlags) page(ctx context.Context, c *cobra.Command, prefix string) e
 		}
 	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
 		return readError(err)
 	case f.output.format == "json":
@@ -139,8 +136,7 @@ func (f *lockFlags) page(ctx context.Context, c *cobra.Command, prefix string) e
 		return nil
 	}
 	lines := lockview.Sections(cluster, problem, sections, terminal.WidthOf(os.Stdout))
-	_, err = fmt.Fprintln(c.OutOrStdout(), strings.Join(lines, "\n"))
-	return err
+	return say(c, "%s", strings.Join(lines, "\n"))
 }
 
 // firstOverview returns the first answer to a request.
@@ -158,7 +154,7 @@ func setUpList(c *cobra.Command) {
 	f := addLockFlags(c, "order: name, queue (most waiters first), held (longest holder first), rate or refused "+
 		"(default: name)")
 	watch := c.Flags().BoolP("watch", "w", false, "show the list live")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		if err := f.check(c); err != nil {
 			return err
 		}
@@ -170,20 +166,18 @@ func setUpList(c *cobra.Command) {
 			return usageError(fmt.Errorf("--sort %s needs --watch, or use `leased top --once --sort %s`", f.sort, f.sort))
 		}
 		return f.print(c, prefixOf(args))
-	}
+	})
 }
 
 // watch shows the list live.
 func (f *lockFlags) watch(c *cobra.Command, prefix string) error {
-	ctx, stop := untilInterrupted(c.Context())
-	defer stop()
 	view := f.view(prefix)
-	if shown, err := f.live(ctx, view); shown || err != nil {
+	if shown, err := f.live(c.Context(), view); shown || err != nil {
 		return err
 	}
 	request := view.Request()
 	request.Limit = int32(cmp.Or(min(f.limit, maxWatched), maxWatched))
-	return f.follow(ctx, c, request)
+	return f.follow(c, request)
 }
 
 // maxWatched is the largest number of locks that the service returns at once.
@@ -289,7 +283,7 @@ func tableOfLocks(t *tabwriter.Writer, locks []*pb.Lock, width int) {
 		}
 		name := cut(lock.Resource, max(maxNamed, width/3))
 		for _, p := range lock.Holders {
-			row(t, name, lock.Mode, cut(p.Holder, maxNamed), p.User, number(p.Token), sinceText(p.Since), ageText(p.Age),
+			row(t, name, lock.Mode, cut(p.Holder, maxNamed), p.User, number(p.Token), sinceText(p.Since), lockview.Age(p.Age),
 				roundText(p.TtlLeft), len(lock.Waiters), waiter)
 		}
 		if len(lock.Holders) == 0 {
@@ -317,12 +311,4 @@ func sinceText(text string) string {
 		return ""
 	}
 	return at.UTC().Format(time.DateTime)
-}
-
-// ageText returns a duration of the API for people, "" if it is unknown.
-func ageText(text string) string {
-	if text == "" {
-		return ""
-	}
-	return lockview.Age(text)
 }

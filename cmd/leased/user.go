@@ -65,14 +65,12 @@ func setUpUserAdd(c *cobra.Command) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no rights; grant them with `leased user allow`\n", args[0])
 		}
 		if text == "" {
-			_, err = fmt.Fprintf(c.OutOrStdout(), "added %s, identified by the client certificate of %s; send SIGHUP to the "+
-				"members\n", args[0], *certificate)
-			return err
+			return say(c, "added %s, identified by the client certificate of %s; send SIGHUP to the members", args[0],
+				*certificate)
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "added %s; keep the secret below, it is not shown again. Send SIGHUP to the members.\n",
 			args[0])
-		_, err = fmt.Fprintln(c.OutOrStdout(), text)
-		return err
+		return say(c, "%s", text)
 	}
 }
 
@@ -103,8 +101,7 @@ func changeRules(c *cobra.Command, change func(path, name string, rules auth.Rul
 		if err := change(*path, args[0], rules); err != nil {
 			return usageError(err)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "changed %s; send SIGHUP to the members\n", args[0])
-		return err
+		return say(c, "changed %s; send SIGHUP to the members", args[0])
 	}
 }
 
@@ -138,8 +135,7 @@ func setUpUserCheck(c *cobra.Command) {
 			return fmt.Errorf("%w: user %s has no rule that allows %s; grant it with `leased user allow %s '%s'`",
 				engine.ErrForbidden, args[0], asked, args[0], asked)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "allowed by %s\n", rule)
-		return err
+		return say(c, "allowed by %s", rule)
 	}
 }
 
@@ -200,8 +196,7 @@ func setUpUserRemove(c *cobra.Command) {
 		if err := userfile.Remove(*path, args[0]); err != nil {
 			return usageError(err)
 		}
-		_, err := fmt.Fprintf(c.OutOrStdout(), "removed %s; send SIGHUP to the members\n", args[0])
-		return err
+		return say(c, "removed %s; send SIGHUP to the members", args[0])
 	}
 }
 
@@ -214,10 +209,8 @@ func setUpUserSecretAdd(c *cobra.Command) {
 			return usageError(err)
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "added secret %s to %s; keep the secret below, it is not shown again. Send SIGHUP to "+
-			"the members.\n",
-			userfile.SecretID(secret.HashOf(text)), args[0])
-		_, err = fmt.Fprintln(c.OutOrStdout(), text)
-		return err
+			"the members.\n", userfile.SecretID(secret.HashOf(text)), args[0])
+		return say(c, "%s", text)
 	}
 }
 
@@ -228,7 +221,6 @@ func setUpUserSecretRemove(c *cobra.Command) {
 		if err := userfile.RemoveSecret(*path, args[0], args[1]); err != nil {
 			return usageError(err)
 		}
-		_, err := fmt.Fprintf(c.OutOrStdout(), "removed secret %s from %s; send SIGHUP to the members\n", args[1], args[0])
-		return err
+		return say(c, "removed secret %s from %s; send SIGHUP to the members", args[1], args[0])
 	}
 }

@@ -178,13 +178,13 @@ func totalsText(o *pb.OverviewResponse) string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", count(o.GetTotalLocks(), "lock"),
-		count(o.GetTotalHolders(), "holder"), count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(),
-		count(o.GetRefused(), "refused write"))
+	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", Count(o.GetTotalLocks(), "lock"),
+		Count(o.GetTotalHolders(), "holder"), Count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(),
+		Count(o.GetRefused(), "refused write"))
 }
 
-// count formats a number of things.
-func count(n int64, thing string) string {
+// Count formats a number of things.
+func Count[N int | int32 | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

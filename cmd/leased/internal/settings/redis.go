@@ -1,10 +1,15 @@
 package settings
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
 	"strings"
+	"sync"
 
+	"github.com/redis/go-redis/v9"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/leased-project/leased/lease"
@@ -19,6 +24,83 @@ func (s *Settings) Fleet() engine.Fleet {
 	return engine.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
 }
 
+// RedisNodes has the options of connections to several Redis nodes: the same for all, except for
+// single nodes with their own options. Only Options is safe for concurrent use.
+type RedisNodes struct {
+	// RedisAccess applies to every node.
+	RedisAccess
+	// exceptions are the options of single nodes, by address.
+	exceptions map[string]map[string]string
+
+	mu   sync.Mutex
+	made map[string]*redis.Options
+}
+
+// Except sets an option of a single node. It returns the rule that the value
+// breaks, or "".
+func (n *RedisNodes) Except(address, field, value string) (rule string) {
+	if rule := new(RedisAccess).set(field, value); rule != "" {
+		return rule
+	}
+	if n.exceptions == nil {
+		n.exceptions = map[string]map[string]string{}
+	}
+	if n.exceptions[address] == nil {
+		n.exceptions[address] = map[string]string{}
+	}
+	n.exceptions[address][field] = value
+	return ""
+}
+
+// excepted returns the sorted addresses of the nodes that have their own options.
+func (n *RedisNodes) excepted() []string { return slices.Sorted(maps.Keys(n.exceptions)) }
+
+// At returns how to connect to one node.
+func (n *RedisNodes) At(address string) RedisAccess {
+	access := n.RedisAccess
+	for _, field := range redisFields {
+		if value, given := n.exceptions[address][field]; given {
+			_ = access.set(field, value) // Except has checked it
+		}
+	}
+	return access
+}
+
+// Check reads the files of the given nodes, and of the nodes that have their own options,
+// and reports the first invalid one.
+func (n *RedisNodes) Check(addresses []string) error {
+	for _, address := range slices.Concat(addresses, n.excepted()) {
+		access := n.At(address)
+		if _, err := access.Options(address); err != nil {
+			return fmt.Errorf("redis node %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+// Options returns the go-redis options for a node. If the settings do not allow a
+// connection, such as one that would send the password unencrypted, every attempt
+// to connect fails with the reason and sends nothing.
+func (n *RedisNodes) Options(address string) *redis.Options {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	options := n.made[address]
+	if options == nil {
+		access := n.At(address)
+		var err error
+		if options, err = access.Options(address); err != nil {
+			refuse := func(context.Context, string, string) (net.Conn, error) { return nil, err }
+			return &redis.Options{Addr: address, Dialer: refuse}
+		}
+		if n.made == nil {
+			n.made = map[string]*redis.Options{}
+		}
+		n.made[address] = options
+	}
+	own := *options // go-redis fills in defaults
+	return &own
+}
+
 // readRedisNodes reads the options of single nodes: a map from address to options.
 func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 	if node.Tag == "!!null" {
@@ -28,8 +110,8 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 		if _, rule := hostOf(address); rule != "" {
 			return &Error{Key: "redis-nodes", Value: address, Source: sourceOf(path, fields), Rule: rule}
 		}
-		s.sources["redis-nodes: "+address] = sourceOf(path, fields)
-		key, options := "redis-nodes: "+address, strings.Join(RedisFields, ", ")
+		key, options := "redis-nodes: "+address, strings.Join(redisFields, ", ")
+		s.sources[key] = sourceOf(path, fields)
 		return eachField(path, key, fields, options, func(name string, value *yaml.Node) error {
 			rule := "must be a single value"
 			if value.Kind == yaml.ScalarNode {
@@ -43,18 +125,17 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 	})
 }
 
-// printRedisNodes returns redis-nodes in the form of the file.
-func printRedisNodes(nodes *RedisNodes) string {
-	addresses := nodes.Exceptions()
-	if len(addresses) == 0 {
+// print returns redis-nodes in the form of the file.
+func (n *RedisNodes) print() string {
+	if len(n.exceptions) == 0 {
 		return "redis-nodes: {}\n"
 	}
 	var b strings.Builder
 	b.WriteString("redis-nodes:\n")
-	for _, address := range addresses {
+	for _, address := range n.excepted() {
 		fmt.Fprintf(&b, "  %q:\n", address)
-		for _, field := range RedisFields {
-			if value, given := nodes.Exception(address)[field]; given {
+		for _, field := range redisFields {
+			if value, given := n.exceptions[address][field]; given {
 				fmt.Fprintf(&b, "    %s: %q\n", field, value)
 			}
 		}
@@ -67,12 +148,12 @@ func (s *Settings) validateRedis() error {
 	if err := s.Fleet().Validate(); err != nil {
 		return s.broken("redis", "is not a valid fleet: "+strings.TrimPrefix(err.Error(), lease.ErrInvalid.Error()+": "))
 	}
-	if key, rule := s.RedisNodes.Broken("redis-"); rule != "" {
+	if key, rule := s.RedisNodes.broken("redis-"); rule != "" {
 		return s.broken(key, rule)
 	}
-	for _, address := range s.RedisNodes.Exceptions() {
+	for _, address := range s.RedisNodes.excepted() {
 		access, at := s.RedisNodes.At(address), "redis-nodes: "+address
-		if key, rule := access.Broken(at + ": "); rule != "" {
+		if key, rule := access.broken(at + ": "); rule != "" {
 			return &Error{Key: key, Value: "combined with the settings of all nodes", Source: s.sources[at], Rule: rule}
 		}
 	}
@@ -81,8 +162,8 @@ func (s *Settings) validateRedis() error {
 		if access.TLS || access.Insecure || access.Password == "" && access.PasswordFile == "" {
 			continue
 		}
-		if clear, ok := errors.AsType[*ClearError](CheckClear(address)); ok {
-			return s.broken("redis", clear.Error())
+		if err := checkClear(address); err != nil {
+			return s.broken("redis", strings.TrimPrefix(err.Error(), ErrRedis.Error()+": "))
 		}
 	}
 	for _, p := range s.Policies {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,13 +10,20 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// PasswordVariable is the environment variable with the password of the Redis
-// nodes. It is not a flag because other users of the machine can see flags.
-const PasswordVariable = "LEASED_REDIS_PASSWORD"
+const (
+	// PasswordVariable is the environment variable with the password of the Redis
+	// nodes. It is not a flag because other users of the machine can see flags.
+	PasswordVariable = "LEASED_REDIS_PASSWORD"
+	// lookupTimeout bounds the lookup of a host at the start.
+	lookupTimeout = 2 * time.Second
+	// dialTimeout bounds one connection attempt, as in go-redis.
+	dialTimeout = 5 * time.Second
+)
 
 // ErrRedis reports that the settings of a Redis node break a rule.
 var ErrRedis = errors.New("invalid settings for Redis")
@@ -35,6 +43,10 @@ type RedisAccess struct {
 	// Insecure allows sending the password unencrypted to another host.
 	Insecure bool
 }
+
+// redisFields are the options that redis-nodes may contain for a node, in the order in
+// which they are applied.
+var redisFields = []string{"user", "password-file", "tls", "tls-ca", "tls-cert", "tls-key"}
 
 // set sets a field by its name in redis-nodes.
 func (a *RedisAccess) set(field, value string) (rule string) {
@@ -59,35 +71,56 @@ func (a *RedisAccess) set(field, value string) (rule string) {
 	case "tls-key":
 		a.Key = value
 	default:
-		return "is not an option of a node; the options are " + strings.Join(RedisFields, ", ")
+		return "is not an option of a node; the options are " + strings.Join(redisFields, ", ")
 	}
 	return ""
 }
 
-// RedisFields are the options that redis-nodes may contain for a node, in the order in
-// which they are applied.
-var RedisFields = []string{"user", "password-file", "tls", "tls-ca", "tls-cert", "tls-key"}
-
-// Broken returns the first setting that breaks a rule, and the rule. Both are empty
+// broken returns the first setting that breaks a rule, and the rule. Both are empty
 // if there is none. prefix is the prefix of the setting names, such as "redis-".
-func (a *RedisAccess) Broken(prefix string) (setting, rule string) {
-	given := func(name, value string) string { return prefix + name + " (" + value + ")" }
+func (a *RedisAccess) broken(prefix string) (setting, rule string) {
+	withoutTLS := "needs " + prefix + "tls (false) to be true"
 	switch {
 	case a.PasswordFile != "" && a.Password != "":
 		return prefix + "password-file", "and " + PasswordVariable + " cannot be combined; remove one"
 	case a.User != "" && a.PasswordFile == "" && a.Password == "":
 		return prefix + "user", "must be given together with " + prefix + "password-file or " + PasswordVariable
-	case (a.Cert == "") != (a.Key == ""):
-		if a.Cert == "" {
-			return prefix + "tls-key", "must be given together with " + prefix + "tls-cert"
-		}
+	case a.Cert == "" && a.Key != "":
+		return prefix + "tls-key", "must be given together with " + prefix + "tls-cert"
+	case a.Cert != "" && a.Key == "":
 		return prefix + "tls-cert", "must be given together with " + prefix + "tls-key"
 	case !a.TLS && a.CA != "":
-		return prefix + "tls-ca", "needs " + given("tls", "false") + " to be true"
+		return prefix + "tls-ca", withoutTLS
 	case !a.TLS && a.Cert != "":
-		return prefix + "tls-cert", "needs " + given("tls", "false") + " to be true"
+		return prefix + "tls-cert", withoutTLS
 	}
 	return "", ""
+}
+
+// Check reads the files and reports the first setting that breaks a rule for every node.
+func (a *RedisAccess) Check() error {
+	_, err := a.Options("127.0.0.1:6379") // nothing but the address depends on the node
+	return err
+}
+
+// Options returns the go-redis options for a node. It reads the files.
+func (a *RedisAccess) Options(address string) (*redis.Options, error) {
+	if setting, rule := a.broken("redis-"); rule != "" {
+		return nil, fmt.Errorf("%w: %s %s", ErrRedis, setting, rule)
+	}
+	password, err := a.secret()
+	if err != nil {
+		return nil, err
+	}
+	options := &redis.Options{Addr: address, Username: a.User, Password: password}
+	switch {
+	case a.TLS:
+		options.TLSConfig, err = a.tls(address)
+	case password != "" && !a.Insecure:
+		options.Dialer = dialLoopback
+		err = checkClear(address)
+	}
+	return options, err
 }
 
 // secret returns the password, read from its file if there is one.
@@ -104,35 +137,6 @@ func (a *RedisAccess) secret() (string, error) {
 		return "", fmt.Errorf("%w: redis-password-file (%s) is empty; it must contain the password", ErrRedis, a.PasswordFile)
 	}
 	return password, nil
-}
-
-// CheckFiles reads the files and reports the first invalid one.
-func (a *RedisAccess) CheckFiles() error {
-	if _, err := a.secret(); err != nil || !a.TLS {
-		return err
-	}
-	_, err := a.tls("127.0.0.1:6379") // the files do not depend on the node
-	return err
-}
-
-// Options returns the go-redis options for a node. It reads the files.
-func (a *RedisAccess) Options(address string) (*redis.Options, error) {
-	if setting, rule := a.Broken("redis-"); rule != "" {
-		return nil, fmt.Errorf("%w: %s %s", ErrRedis, setting, rule)
-	}
-	password, err := a.secret()
-	if err != nil {
-		return nil, err
-	}
-	options := &redis.Options{Addr: address, Username: a.User, Password: password}
-	switch {
-	case a.TLS:
-		options.TLSConfig, err = a.tls(address)
-	case password != "" && !a.Insecure:
-		options.Dialer = dialLoopback
-		err = CheckClear(address)
-	}
-	return options, err
 }
 
 func (a *RedisAccess) tls(address string) (*tls.Config, error) {
@@ -159,4 +163,48 @@ func (a *RedisAccess) tls(address string) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{own}
 	}
 	return config, nil
+}
+
+// checkClear rejects an address to which a password would be sent unencrypted over
+// the network. A name that cannot be resolved now is checked when it is dialed.
+func checkClear(address string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	_, err := loopbackOf(ctx, address)
+	if errors.As(err, new(*net.DNSError)) {
+		return nil
+	}
+	return err
+}
+
+// dialLoopback connects to a loopback address only. It resolves the name again: an
+// earlier result may be out of date.
+func dialLoopback(ctx context.Context, network, address string) (net.Conn, error) {
+	local, err := loopbackOf(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Minute}
+	return dialer.DialContext(ctx, network, local)
+}
+
+// loopbackOf resolves a loopback address. Any other address is an error.
+func loopbackOf(ctx context.Context, address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%w: Redis node %q must be HOST:PORT", ErrRedis, address)
+	}
+	ips := []net.IP{net.ParseIP(host)}
+	if ips[0] == nil {
+		if ips, err = net.DefaultResolver.LookupIP(ctx, "ip", host); err != nil {
+			return "", err
+		}
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return "", fmt.Errorf("%w: the password would be sent unencrypted to Redis node %s on another host; "+
+				"enable redis-tls, or allow it with redis-insecure", ErrRedis, address)
+		}
+	}
+	return net.JoinHostPort(ips[0].String(), port), nil
 }

@@ -131,7 +131,7 @@ func (s *Settings) Print() string {
 	for _, k := range s.keys() {
 		fmt.Fprintf(&b, "%s: %s # %s\n", k.name, k.yaml(s.texts[k.name]), s.sources[k.name])
 	}
-	b.WriteString(printRedisNodes(&s.RedisNodes))
+	b.WriteString(s.RedisNodes.print())
 	b.WriteString(printPolicies(s.Policies))
 	return secret.Hide(b.String())
 }
