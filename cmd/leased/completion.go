@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/lockview"
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
 const (
@@ -98,7 +98,7 @@ func memberIDs(c *cobra.Command, _ string) (ids []string) {
 // userNames returns the users of the users file.
 func userNames(c *cobra.Command, _ string) (names []string) {
 	path, _ := c.Flags().GetString("users")
-	users, err := userfile.Read(path)
+	users, err := settings.ReadUsers(path)
 	if err != nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
@@ -57,7 +57,8 @@ func setUpUserAdd(c *cobra.Command) {
 		if *admin {
 			rules = append(auth.AdminRules(), rules...)
 		}
-		text, err := userfile.Add(*path, auth.User{Name: args[0], Member: *member, Certificate: *certificate, Rules: rules})
+		user := auth.User{Name: args[0], Member: *member, Certificate: *certificate, Rules: rules}
+		text, err := settings.AddUser(*path, user)
 		if err != nil {
 			return usageError(err)
 		}
@@ -85,9 +86,9 @@ func parseRules(texts []string) (rules auth.Rules, err error) {
 	return rules, nil
 }
 
-func setUpUserAllow(c *cobra.Command) { changeRules(c, userfile.Allow) }
+func setUpUserAllow(c *cobra.Command) { changeRules(c, settings.AllowUser) }
 
-func setUpUserDeny(c *cobra.Command) { changeRules(c, userfile.Deny) }
+func setUpUserDeny(c *cobra.Command) { changeRules(c, settings.DenyUser) }
 
 // changeRules sets up a command that changes the rules of a user.
 func changeRules(c *cobra.Command, change func(path, name string, rules auth.Rules) error) {
@@ -119,7 +120,7 @@ func setUpUserCheck(c *cobra.Command) {
 		if err != nil {
 			return usageError(err)
 		}
-		users, err := userfile.Read(*path)
+		users, err := settings.ReadUsers(*path)
 		if err != nil {
 			return usageError(err)
 		}
@@ -151,7 +152,7 @@ type listedUser struct {
 func setUpUserList(c *cobra.Command) {
 	path, o := addUsers(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		users, err := userfile.Read(*path)
+		users, err := settings.ReadUsers(*path)
 		if err != nil {
 			return usageError(err)
 		}
@@ -159,7 +160,7 @@ func setUpUserList(c *cobra.Command) {
 		for _, u := range users {
 			entry := listedUser{u.Name, u.Member, u.Certificate, []string{}, []string{}}
 			for _, hash := range u.Hashes {
-				entry.Secrets = append(entry.Secrets, userfile.SecretID(hash))
+				entry.Secrets = append(entry.Secrets, settings.SecretID(hash))
 			}
 			for _, rule := range u.Rules {
 				entry.Allow = append(entry.Allow, rule.String())
@@ -193,7 +194,7 @@ func setUpUserRemove(c *cobra.Command) {
 	c.Args = exactly(1, "the name of a user")
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := userfile.Remove(*path, args[0]); err != nil {
+		if err := settings.RemoveUser(*path, args[0]); err != nil {
 			return usageError(err)
 		}
 		return say(c, "removed %s; send SIGHUP to the members", args[0])
@@ -204,12 +205,12 @@ func setUpUserSecretAdd(c *cobra.Command) {
 	c.Args = exactly(1, "the name of a user")
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		text, err := userfile.AddSecret(*path, args[0])
+		text, err := settings.AddSecret(*path, args[0])
 		if err != nil {
 			return usageError(err)
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "added secret %s to %s; keep the secret below, it is not shown again. Send SIGHUP to "+
-			"the members.\n", userfile.SecretID(secret.HashOf(text)), args[0])
+			"the members.\n", settings.SecretID(secret.HashOf(text)), args[0])
 		return say(c, "%s", text)
 	}
 }
@@ -218,7 +219,7 @@ func setUpUserSecretRemove(c *cobra.Command) {
 	c.Args = exactly(2, "the name of a user and the id of a secret")
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := userfile.RemoveSecret(*path, args[0], args[1]); err != nil {
+		if err := settings.RemoveSecret(*path, args[0], args[1]); err != nil {
 			return usageError(err)
 		}
 		return say(c, "removed secret %s from %s; send SIGHUP to the members", args[1], args[0])

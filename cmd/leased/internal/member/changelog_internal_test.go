@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/fencing/signature"
 	"github.com/leased-project/leased/internal/logtest"
 	"github.com/leased-project/leased/internal/server/auth"
@@ -28,7 +27,7 @@ func TestReloadLogsChangesOnce(t *testing.T) {
 	add := func(name, rule string) {
 		parsed, err := auth.ParseRule(rule)
 		require.NoError(t, err)
-		text, err := userfile.Add(users, auth.User{Name: name, Rules: auth.Rules{parsed}})
+		text, err := settings.AddUser(users, auth.User{Name: name, Rules: auth.Rules{parsed}})
 		require.NoError(t, err)
 		secrets = append(secrets, text)
 	}
@@ -70,10 +69,10 @@ func TestReloadLogsChangesOnce(t *testing.T) {
 	log.Once(t, "signing tokens")
 
 	add("eve", "read:jobs/*")
-	require.NoError(t, userfile.Remove(users, "ann"))
+	require.NoError(t, settings.RemoveUser(users, "ann"))
 	rule, err := auth.ParseRule("acquire:jobs/*")
 	require.NoError(t, err)
-	require.NoError(t, userfile.Allow(users, "bob", auth.Rules{rule}))
+	require.NoError(t, settings.AllowUser(users, "bob", auth.Rules{rule}))
 	fresh := newKey()
 	selfSigned(t, folder, "one", "one")
 	require.NoError(t, m.Reload(s))

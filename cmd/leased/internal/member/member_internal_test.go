@@ -15,7 +15,6 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/wire"
@@ -63,7 +62,7 @@ func TestReloadUsers(t *testing.T) {
 	dir := t.TempDir()
 	file, ownFile := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "own")
 	add := func(name string) string {
-		text, err := userfile.Add(file, auth.User{Name: name, Member: name == "members", Rules: auth.AdminRules()})
+		text, err := settings.AddUser(file, auth.User{Name: name, Member: name == "members", Rules: auth.AdminRules()})
 		require.NoError(t, err)
 		return text
 	}
@@ -79,14 +78,14 @@ func TestReloadUsers(t *testing.T) {
 
 	bob := add("bob")
 	require.ErrorIs(t, call(bob), wire.ErrUnauthenticated)
-	require.NoError(t, userfile.Remove(file, "alice"))
+	require.NoError(t, settings.RemoveUser(file, "alice"))
 	require.NoError(t, m.Reload(s))
 	require.NoError(t, call(bob))
 	require.ErrorIs(t, call(alice), wire.ErrUnauthenticated)
 
 	good, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, userfile.Remove(file, "members"))
+	require.NoError(t, settings.RemoveUser(file, "members"))
 	require.ErrorContains(t, m.Reload(s), "must contain the secret of a user in users")
 	require.NoError(t, call(own))
 	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(good, []byte("member: true"), []byte("member: false")), 0o600))
@@ -94,18 +93,18 @@ func TestReloadUsers(t *testing.T) {
 	_, err = newCredentials(s, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "leased user add --member", "it does not start either")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.ErrorIs(t, m.Reload(s), userfile.ErrEmpty)
+	require.ErrorIs(t, m.Reload(s), settings.ErrNoUsers)
 	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hashes: [hunter2]}\n"), 0o600))
 	require.ErrorIs(t, m.Reload(s), settings.ErrInvalid)
 	require.NoError(t, call(bob))
 
 	require.NoError(t, os.WriteFile(file, good, 0o600))
-	require.NoError(t, userfile.Deny(file, "bob", auth.Rules{{Right: auth.Cluster}}))
+	require.NoError(t, settings.DenyUser(file, "bob", auth.Rules{{Right: auth.Cluster}}))
 	require.NoError(t, m.Reload(s))
 	require.ErrorIs(t, call(bob), engine.ErrForbidden, "a reload removes rights")
 
 	next := filepath.Join(dir, "next.yaml") // the member changes its own secret
-	text, err := userfile.Add(next, auth.User{Name: "members", Member: true})
+	text, err := settings.AddUser(next, auth.User{Name: "members", Member: true})
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(next, file))
 	require.NoError(t, os.WriteFile(ownFile, []byte(text), 0o600))

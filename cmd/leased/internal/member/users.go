@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
@@ -67,7 +66,7 @@ func (c *credentials) read() (read credentialFiles, err error) {
 	if c.usersFile == "" {
 		return read, nil
 	}
-	if read.users, err = userfile.Read(c.usersFile); err != nil {
+	if read.users, err = settings.ReadUsers(c.usersFile); err != nil {
 		return read, fmt.Errorf("users: %w", err)
 	}
 	if read.own == "" {

@@ -11,6 +11,15 @@ import (
 // ErrInvalid reports that a setting breaks a rule. The error is an *Error.
 var ErrInvalid = errors.New("invalid configuration")
 
+var (
+	// ErrNoUsers reports that the users file is empty. It matches ErrInvalid, like
+	// all errors about the content of the file.
+	ErrNoUsers = fmt.Errorf("%w: the file is empty; add a user with `leased user add`, or write [] to reject all callers",
+		ErrInvalid)
+	// ErrUsersBusy reports that another process is changing the users file.
+	ErrUsersBusy = errors.New("users file is being changed")
+)
+
 // Error reports the rule that a setting breaks. It matches ErrInvalid.
 type Error struct {
 	Key, Value string

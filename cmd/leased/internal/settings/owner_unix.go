@@ -1,6 +1,6 @@
 //go:build unix
 
-package userfile
+package settings
 
 import (
 	"errors"
@@ -38,11 +38,8 @@ func keepOwner(old string, file *os.File) error {
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("write users: %w", err)
+		return err
 	}
 	defer folder.Close()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("write users: %w", err)
-	}
-	return nil
+	return folder.Sync()
 }

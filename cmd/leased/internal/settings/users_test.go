@@ -1,4 +1,4 @@
-package userfile_test
+package settings_test
 
 import (
 	"os"
@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 )
 
 func TestAddAndRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	first, err := userfile.Add(path, auth.User{Name: "alice"})
+	first, err := settings.AddUser(path, auth.User{Name: "alice"})
 	require.NoError(t, err)
 	require.NoError(t, secret.Check(first))
-	second, err := userfile.Add(path, auth.User{Name: "bob@example.org"})
+	second, err := settings.AddUser(path, auth.User{Name: "bob@example.org"})
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 	text, err := os.ReadFile(path)
@@ -29,30 +28,30 @@ func TestAddAndRemove(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-	users, err := userfile.Read(path)
+	users, err := settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Len(t, users, 2)
 	require.Equal(t, "alice", users[0].Name)
 	require.Equal(t, []secret.Hash{secret.HashOf(first)}, users[0].Hashes)
 
-	_, err = userfile.Add(path, auth.User{Name: "alice"})
+	_, err = settings.AddUser(path, auth.User{Name: "alice"})
 	require.ErrorIs(t, err, settings.ErrInvalid)
 	require.ErrorContains(t, err, "already exists")
 	for _, name := range []string{"", "a b", "-x", "a\nb", strings.Repeat("x", 65), "ä"} {
-		_, err = userfile.Add(path, auth.User{Name: name})
+		_, err = settings.AddUser(path, auth.User{Name: name})
 		require.ErrorIs(t, err, settings.ErrInvalid, name)
 	}
-	require.NoError(t, userfile.Remove(path, "alice"))
-	require.ErrorIs(t, userfile.Remove(path, "alice"), settings.ErrInvalid)
-	users, err = userfile.Read(path)
+	require.NoError(t, settings.RemoveUser(path, "alice"))
+	require.ErrorIs(t, settings.RemoveUser(path, "alice"), settings.ErrInvalid)
+	users, err = settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Len(t, users, 1)
 
 	// Two that change it at once do not undo each other's work.
 	require.NoError(t, os.WriteFile(path+".new", nil, 0o600))
-	_, err = userfile.Add(path, auth.User{Name: "carol"})
-	require.ErrorIs(t, err, userfile.ErrBusy)
-	after, err := userfile.Read(path)
+	_, err = settings.AddUser(path, auth.User{Name: "carol"})
+	require.ErrorIs(t, err, settings.ErrUsersBusy)
+	after, err := settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Equal(t, users, after)
 }
@@ -63,30 +62,30 @@ func TestRulesInFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
 	rules := auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: `a "quoted": name`},
 		{Right: auth.Cluster}}
-	text, err := userfile.Add(path, auth.User{Name: "alice", Rules: rules})
+	text, err := settings.AddUser(path, auth.User{Name: "alice", Rules: rules})
 	require.NoError(t, err)
-	none, err := userfile.Add(path, auth.User{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()})
+	none, err := settings.AddUser(path, auth.User{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()})
 	require.NoError(t, err)
 	require.Empty(t, none, "a user with a certificate has no secret")
-	member, err := userfile.Add(path, auth.User{Name: "members", Member: true})
+	member, err := settings.AddUser(path, auth.User{Name: "members", Member: true})
 	require.NoError(t, err)
-	users, err := userfile.Read(path)
+	users, err := settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Equal(t, []auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: rules},
 		{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
 		{Name: "members", Hashes: []secret.Hash{secret.HashOf(member)}, Member: true}}, users)
 
-	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "bob.example.org"})
+	_, err = settings.AddUser(path, auth.User{Name: "carol", Certificate: "bob.example.org"})
 	require.ErrorContains(t, err, "already identifies user bob")
-	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "n1", Member: true})
+	_, err = settings.AddUser(path, auth.User{Name: "carol", Certificate: "n1", Member: true})
 	require.ErrorIs(t, err, settings.ErrInvalid, "members have a secret")
 
 	more := auth.Rules{{Right: auth.Break, Pattern: "*"}, {Right: auth.Cluster}}
-	require.NoError(t, userfile.Allow(path, "alice", more))
-	require.NoError(t, userfile.Deny(path, "alice", rules[:1]))
-	require.ErrorContains(t, userfile.Deny(path, "alice", rules[:1]), "is not a rule of alice")
-	require.ErrorContains(t, userfile.Allow(path, "dave", more), "does not exist")
-	users, err = userfile.Read(path)
+	require.NoError(t, settings.AllowUser(path, "alice", more))
+	require.NoError(t, settings.DenyUser(path, "alice", rules[:1]))
+	require.ErrorContains(t, settings.DenyUser(path, "alice", rules[:1]), "is not a rule of alice")
+	require.ErrorContains(t, settings.AllowUser(path, "dave", more), "does not exist")
+	users, err = settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Equal(t, auth.Rules{rules[1], rules[2], more[0]}, users[0].Rules)
 	require.Equal(t, []secret.Hash{secret.HashOf(text)}, users[0].Hashes, "the secret stays")
@@ -96,35 +95,35 @@ func TestRulesInFile(t *testing.T) {
 // certificate.
 func TestSecretsOfUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	first, err := userfile.Add(path, auth.User{Name: "alice"})
+	first, err := settings.AddUser(path, auth.User{Name: "alice"})
 	require.NoError(t, err)
-	_, err = userfile.Add(path, auth.User{Name: "bob", Certificate: "bob.example.org"})
+	_, err = settings.AddUser(path, auth.User{Name: "bob", Certificate: "bob.example.org"})
 	require.NoError(t, err)
 	hashes := func(name int) []secret.Hash {
-		users, err := userfile.Read(path)
+		users, err := settings.ReadUsers(path)
 		require.NoError(t, err)
 		return users[name].Hashes
 	}
 	const alice, bob = 0, 1
-	second, err := userfile.AddSecret(path, "alice")
+	second, err := settings.AddSecret(path, "alice")
 	require.NoError(t, err)
 	require.Equal(t, []secret.Hash{secret.HashOf(first), secret.HashOf(second)}, hashes(alice))
-	for _, wrong := range []string{"", "0", second, userfile.SecretID(secret.HashOf("x"))} {
-		err = userfile.RemoveSecret(path, "alice", wrong)
+	for _, wrong := range []string{"", "0", second, settings.SecretID(secret.HashOf("x"))} {
+		err = settings.RemoveSecret(path, "alice", wrong)
 		require.ErrorContains(t, err, "is not the id of a secret of alice")
 		require.False(t, secret.In(err.Error()))
 	}
-	require.NoError(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(first))))
+	require.NoError(t, settings.RemoveSecret(path, "alice", settings.SecretID(secret.HashOf(first))))
 	require.Equal(t, []secret.Hash{secret.HashOf(second)}, hashes(alice))
-	require.ErrorContains(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(second))),
+	require.ErrorContains(t, settings.RemoveSecret(path, "alice", settings.SecretID(secret.HashOf(second))),
 		"is the only secret of alice")
 
-	text, err := userfile.AddSecret(path, "bob")
+	text, err := settings.AddSecret(path, "bob")
 	require.NoError(t, err, "a user may have a certificate and a secret")
 	require.Equal(t, []secret.Hash{secret.HashOf(text)}, hashes(bob))
-	require.NoError(t, userfile.RemoveSecret(path, "bob", userfile.SecretID(secret.HashOf(text))))
+	require.NoError(t, settings.RemoveSecret(path, "bob", settings.SecretID(secret.HashOf(text))))
 	require.Empty(t, hashes(bob))
-	_, err = userfile.AddSecret(path, "carol")
+	_, err = settings.AddSecret(path, "carol")
 	require.ErrorContains(t, err, "does not exist")
 }
 
@@ -140,21 +139,21 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 			text + "\"\n"} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
-		_, err := userfile.Read(path)
+		_, err := settings.ReadUsers(path)
 		require.ErrorIs(t, err, settings.ErrInvalid, file)
 		require.NotContains(t, err.Error(), text[10:30], file)
 		require.ErrorContains(t, err, "users.yaml", "the error names the file")
 	}
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	_, err := userfile.Read(text)
+	_, err := settings.ReadUsers(text)
 	require.ErrorIs(t, err, secret.ErrPath)
-	_, err = userfile.Add(text, auth.User{Name: "alice"})
+	_, err = settings.AddUser(text, auth.User{Name: "alice"})
 	require.ErrorIs(t, err, secret.ErrPath)
 	for _, name := range []string{text, text[:50], "leased_x", " " + text} {
-		_, err = userfile.Add(path, auth.User{Name: name})
+		_, err = settings.AddUser(path, auth.User{Name: name})
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.NotContains(t, err.Error(), name)
-		err = userfile.Remove(path, name)
+		err = settings.RemoveUser(path, name)
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.NotContains(t, err.Error(), name)
 	}
@@ -164,16 +163,16 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 // silently.
 func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	_, err := userfile.Add(path, auth.User{Name: "alice", Member: true})
+	_, err := settings.AddUser(path, auth.User{Name: "alice", Member: true})
 	require.NoError(t, err)
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for _, more := range []string{"---\n" + string(good), "---\n", "...\n---\n[]\n", "--- {\n"} {
 		both := string(good) + more
 		require.NoError(t, os.WriteFile(path, []byte(both), 0o600))
-		_, err = userfile.Read(path)
+		_, err = settings.ReadUsers(path)
 		require.ErrorIs(t, err, settings.ErrInvalid, more)
-		_, err = userfile.Add(path, auth.User{Name: "bob"})
+		_, err = settings.AddUser(path, auth.User{Name: "bob"})
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -181,19 +180,19 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	}
 	for _, nothing := range []string{"", "\n", "# nobody\n", "---\n"} {
 		require.NoError(t, os.WriteFile(path, []byte(nothing), 0o600))
-		_, err = userfile.Read(path)
+		_, err = settings.ReadUsers(path)
 		require.ErrorIs(t, err, settings.ErrInvalid, nothing)
 	}
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	_, err = userfile.Read(path)
-	require.ErrorIs(t, err, userfile.ErrEmpty)
-	_, err = userfile.Add(path, auth.User{Name: "alice", Member: true})
+	_, err = settings.ReadUsers(path)
+	require.ErrorIs(t, err, settings.ErrNoUsers)
+	_, err = settings.AddUser(path, auth.User{Name: "alice", Member: true})
 	require.NoError(t, err, "an empty new file may exist")
-	users, err := userfile.Read(path)
+	users, err := settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.True(t, users[0].Member)
-	require.NoError(t, userfile.Remove(path, "alice"))
-	users, err = userfile.Read(path)
+	require.NoError(t, settings.RemoveUser(path, "alice"))
+	users, err = settings.ReadUsers(path)
 	require.NoError(t, err, "Remove may leave an empty list")
 	require.Empty(t, users)
 }
@@ -230,11 +229,11 @@ func TestInvalidFiles(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
-		_, err := userfile.Read(path)
+		_, err := settings.ReadUsers(path)
 		require.ErrorIs(t, err, settings.ErrInvalid, file)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
-		_, err = userfile.Add(path, auth.User{Name: "carol"})
+		_, err = settings.AddUser(path, auth.User{Name: "carol"})
 		require.ErrorIs(t, err, settings.ErrInvalid, "Add must not change an invalid file")
 		require.NoFileExists(t, path+".new")
 	}

@@ -1,7 +1,8 @@
-package userfile
+package settings
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
@@ -36,19 +36,19 @@ const (
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// CheckName rejects an invalid user name.
-func CheckName(name string) error {
+// checkName rejects an invalid user name.
+func checkName(name string) error {
 	if !nameForm.MatchString(name) || strings.HasPrefix(name, secretPrefix) {
-		return &settings.Error{Key: "name", Value: shown(name), Rule: nameRule}
+		return &Error{Key: "name", Value: shown(name), Rule: nameRule}
 	}
 	return nil
 }
 
-// CheckCertificate rejects an invalid subject common name, and a member account with a
+// checkCertificate rejects an invalid subject common name, and a member account with a
 // certificate: members authenticate with a secret.
-func CheckCertificate(name string, member bool) error {
+func checkCertificate(name string, member bool) error {
 	if member || len(name) > 64 || fencing.Resource(name).Validate() != nil {
-		return &settings.Error{Key: "certificate", Value: shown(name), Rule: certificateRule}
+		return &Error{Key: "certificate", Value: shown(name), Rule: certificateRule}
 	}
 	return nil
 }
@@ -64,8 +64,8 @@ func shown(value string) string {
 	return fmt.Sprintf("%.80s", value)
 }
 
-// Read reads the users of a file.
-func Read(path string) ([]auth.User, error) {
+// ReadUsers reads the users of a file.
+func ReadUsers(path string) ([]auth.User, error) {
 	list, err := readDocument(path)
 	if err != nil {
 		return nil, err
@@ -114,20 +114,20 @@ func readDocument(path string) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF) || err == nil && len(document.Content) == 0:
-		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
+		return nil, fmt.Errorf("%s: %w", path, ErrNoUsers)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s: %s", settings.ErrInvalid, path, secret.Hide(err.Error()))
+		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
-		return nil, &settings.Error{Key: "users", Value: "more than one document", Source: path,
+		return nil, &Error{Key: "users", Value: "more than one document", Source: path,
 			Rule: "must be a single list; remove the --- line and what follows it"}
 	}
 	return document.Content[0], nil
 }
 
-// fields are the fields of a user in the file. Those with a rule are lists, which
+// userFields are the fields of a user in the file. Those with a rule are lists, which
 // must follow it; the others are single values.
-var fields = []string{"name", "hashes", "certificate", "member", "allow"}
+var userFields = []string{"name", "hashes", "certificate", "member", "allow"}
 
 var listRules = map[string]string{
 	"hashes": "must be a list of hashes, each " + hashPrefix + " and 64 hexadecimal digits",
@@ -144,9 +144,9 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 		key, value := entry.Content[i].Value, entry.Content[i+1]
 		broken := func(rule string) error { return invalid(path, value, key, kindOf(value), rule) }
 		switch {
-		case !slices.Contains(fields, key): // the value may be a password
+		case !slices.Contains(userFields, key): // the value may be a password
 			return user, invalid(path, value, shown(key), "not shown", "is not a field of a user; the fields are "+
-				strings.Join(fields, ", "))
+				strings.Join(userFields, ", "))
 		case values[key] != nil:
 			return user, broken("is given twice")
 		case listRules[key] != "" && value.Kind != yaml.SequenceNode:
@@ -156,14 +156,9 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 		}
 		values[key] = value
 	}
-	text := func(key string) string {
-		if values[key] == nil {
-			return ""
-		}
-		return values[key].Value
-	}
+	text := func(key string) string { return cmp.Or(values[key], &yaml.Node{}).Value }
 	user.Name, user.Certificate = text("name"), text("certificate")
-	if CheckName(user.Name) != nil {
+	if checkName(user.Name) != nil {
 		return user, invalid(path, entry, "name", shown(user.Name), nameRule)
 	}
 	switch text("member") {
@@ -176,7 +171,7 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if user.Rules, err = readRules(path, values["allow"]); err != nil {
 		return user, err
 	}
-	if values["certificate"] != nil && CheckCertificate(user.Certificate, user.Member) != nil {
+	if values["certificate"] != nil && checkCertificate(user.Certificate, user.Member) != nil {
 		return user, invalid(path, entry, "certificate", "of "+user.Name, certificateRule)
 	}
 	if user.Hashes, err = readHashes(path, user.Name, values["hashes"]); err != nil {
@@ -230,16 +225,13 @@ func readRules(path string, list *yaml.Node) (rules auth.Rules, err error) {
 
 // invalid returns the error of a value in the file.
 func invalid(path string, node *yaml.Node, key, value, rule string) error {
-	return &settings.Error{Key: key, Value: value, Source: fmt.Sprintf("%s:%d", path, node.Line), Rule: rule}
+	return &Error{Key: key, Value: value, Source: sourceOf(path, node), Rule: rule}
 }
 
 // kindOf describes a node for an error without its value, which may be a secret.
 func kindOf(node *yaml.Node) string {
-	switch node.Kind {
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.MappingNode:
-		return "a map"
+	if node.Kind == yaml.ScalarNode {
+		return "a single value, not shown"
 	}
-	return "a single value, not shown"
+	return describe(node)
 }

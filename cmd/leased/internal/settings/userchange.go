@@ -1,4 +1,4 @@
-package userfile
+package settings
 
 import (
 	"encoding/hex"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/auth"
 )
@@ -18,17 +17,17 @@ import (
 // unknownUser is the rule for the name of a user that must exist.
 const unknownUser = "does not exist; `leased user list` shows the users"
 
-const header = "# Users of the API. Change this file with `leased user`, then send SIGHUP to the members.\n" +
+const usersHeader = "# Users of the API. Change this file with `leased user`, then send SIGHUP to the members.\n" +
 	"# It contains hashes of the secrets, not the secrets.\n"
 
-// Add adds a user and returns its new secret, or "" for a user with a certificate. It
+// AddUser adds a user and returns its new secret, or "" for a user with a certificate. It
 // creates the file if it does not exist.
-func Add(path string, user auth.User) (text string, err error) {
-	if err := CheckName(user.Name); err != nil {
+func AddUser(path string, user auth.User) (text string, err error) {
+	if err := checkName(user.Name); err != nil {
 		return "", err
 	}
 	if user.Certificate != "" {
-		err = CheckCertificate(user.Certificate, user.Member)
+		err = checkCertificate(user.Certificate, user.Member)
 	} else {
 		text = secret.New()
 		user.Hashes = []secret.Hash{secret.HashOf(text)}
@@ -36,14 +35,14 @@ func Add(path string, user auth.User) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = change(path, func(users []auth.User) ([]auth.User, error) {
+	err = changeUsers(path, func(users []auth.User) ([]auth.User, error) {
 		for _, other := range users {
 			switch {
 			case other.Name == user.Name:
-				return nil, &settings.Error{Key: "name", Value: user.Name, Source: path,
+				return nil, &Error{Key: "name", Value: user.Name, Source: path,
 					Rule: "already exists; remove the user first, or choose another name"}
 			case other.Certificate == user.Certificate && user.Certificate != "":
-				return nil, &settings.Error{Key: "certificate", Value: user.Certificate, Source: path,
+				return nil, &Error{Key: "certificate", Value: user.Certificate, Source: path,
 					Rule: "already identifies user " + other.Name}
 			}
 		}
@@ -55,8 +54,8 @@ func Add(path string, user auth.User) (text string, err error) {
 	return text, nil
 }
 
-// Allow adds rules to a user. It ignores rules that the user has.
-func Allow(path, name string, rules auth.Rules) error {
+// AllowUser adds rules to a user. It ignores rules that the user has.
+func AllowUser(path, name string, rules auth.Rules) error {
 	return changeUser(path, name, func(user *auth.User) error {
 		for _, rule := range rules {
 			if !slices.Contains(user.Rules, rule) {
@@ -67,14 +66,14 @@ func Allow(path, name string, rules auth.Rules) error {
 	})
 }
 
-// Deny removes rules from a user. Each must be a rule of the user: to remove a part of
+// DenyUser removes rules from a user. Each must be a rule of the user: to remove a part of
 // what a rule grants, replace the rule.
-func Deny(path, name string, rules auth.Rules) error {
+func DenyUser(path, name string, rules auth.Rules) error {
 	return changeUser(path, name, func(user *auth.User) error {
 		for _, rule := range rules {
 			i := slices.Index(user.Rules, rule)
 			if i < 0 {
-				return &settings.Error{Key: "rule", Value: rule.String(), Source: path,
+				return &Error{Key: "rule", Value: rule.String(), Source: path,
 					Rule: "is not a rule of " + name +
 						"; `leased user list` shows its rules, and a rule can only be removed as a whole"}
 			}
@@ -106,7 +105,7 @@ func AddSecret(path, name string) (text string, err error) {
 func RemoveSecret(path, name, id string) error {
 	return changeUser(path, name, func(user *auth.User) error {
 		left := slices.DeleteFunc(slices.Clone(user.Hashes), func(hash secret.Hash) bool { return SecretID(hash) == id })
-		invalid := &settings.Error{Key: "secret", Value: shown(id), Source: path}
+		invalid := &Error{Key: "secret", Value: shown(id), Source: path}
 		switch {
 		case len(left) == len(user.Hashes):
 			invalid.Rule = "is not the id of a secret of " + name + "; `leased user list` shows the ids"
@@ -123,21 +122,21 @@ func RemoveSecret(path, name, id string) error {
 
 // changeUser changes one user.
 func changeUser(path, name string, edit func(*auth.User) error) error {
-	return change(path, func(users []auth.User) ([]auth.User, error) {
+	return changeUsers(path, func(users []auth.User) ([]auth.User, error) {
 		i := slices.IndexFunc(users, func(u auth.User) bool { return u.Name == name })
 		if i < 0 {
-			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
+			return nil, &Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
 		}
 		return users, edit(&users[i])
 	})
 }
 
-// Remove removes a user.
-func Remove(path, name string) error {
-	return change(path, func(users []auth.User) ([]auth.User, error) {
+// RemoveUser removes a user.
+func RemoveUser(path, name string) error {
+	return changeUsers(path, func(users []auth.User) ([]auth.User, error) {
 		left := slices.DeleteFunc(slices.Clone(users), func(u auth.User) bool { return u.Name == name })
 		if len(left) == len(users) {
-			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
+			return nil, &Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
 		}
 		return left, nil
 	})
@@ -158,16 +157,16 @@ func target(path string) (string, error) {
 	return path, nil
 }
 
-// change replaces the file atomically: a member that reads it sees the old or the
+// changeUsers replaces the file atomically: a member that reads it sees the old or the
 // new content. The owner, the group and the group's read permission stay.
-func change(path string, edit func([]auth.User) ([]auth.User, error)) (err error) {
+func changeUsers(path string, edit func([]auth.User) ([]auth.User, error)) (err error) {
 	if path, err = target(path); err != nil {
 		return err
 	}
 	fresh := path + ".new"
 	file, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s exists; try again, or remove that file if no other command is running", ErrBusy, fresh)
+		return fmt.Errorf("%w: %s exists; try again, or remove that file if no other command is running", ErrUsersBusy, fresh)
 	}
 	if err != nil {
 		return fmt.Errorf("write users: %w", err)
@@ -178,32 +177,35 @@ func change(path string, edit func([]auth.User) ([]auth.User, error)) (err error
 			err = errors.Join(err, os.Remove(fresh))
 		}
 	}()
-	users, err := Read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrEmpty) {
+	users, err := ReadUsers(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNoUsers) {
 		return err
 	}
 	if users, err = edit(users); err != nil {
 		return err
 	}
-	if err := keepOwner(path, file); err != nil {
+	if err = keepOwner(path, file); err == nil {
+		_, err = file.WriteString(formatUsers(users))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = os.Rename(fresh, path)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
 		return fmt.Errorf("write users: %w", err)
 	}
-	if _, err := file.WriteString(format(users)); err != nil {
-		return fmt.Errorf("write users: %w", err)
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("write users: %w", err)
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		return fmt.Errorf("write users: %w", err)
-	}
-	return syncFolder(filepath.Dir(path))
+	return nil
 }
 
-// format returns the content of the file.
-func format(users []auth.User) string {
+// formatUsers returns the content of the file.
+func formatUsers(users []auth.User) string {
 	var b strings.Builder
-	b.WriteString(header)
+	b.WriteString(usersHeader)
 	if len(users) == 0 {
 		b.WriteString("[]\n") // an empty file would be rejected
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package userfile_test
+package settings_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server/auth"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestOwnerIsKept(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "link.yaml")
-	_, err := userfile.Add(path, auth.User{Name: "alice"})
+	_, err := settings.AddUser(path, auth.User{Name: "alice"})
 	require.NoError(t, err)
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
@@ -28,9 +28,9 @@ func TestOwnerIsKept(t *testing.T) {
 	require.NoError(t, os.Chown(path, uid, gid))
 	require.NoError(t, os.Chmod(path, 0o664))
 	require.NoError(t, os.Symlink("users.yaml", link))
-	_, err = userfile.Add(link, auth.User{Name: "bob"})
+	_, err = settings.AddUser(link, auth.User{Name: "bob"})
 	require.NoError(t, err)
-	require.NoError(t, userfile.Remove(link, "alice"))
+	require.NoError(t, settings.RemoveUser(link, "alice"))
 	info, err := os.Lstat(link)
 	require.NoError(t, err)
 	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
@@ -40,12 +40,12 @@ func TestOwnerIsKept(t *testing.T) {
 	owner := info.Sys().(*syscall.Stat_t)
 	require.Equal(t, uid, int(owner.Uid))
 	require.Equal(t, gid, int(owner.Gid))
-	users, err := userfile.Read(path)
+	users, err := settings.ReadUsers(path)
 	require.NoError(t, err)
 	require.Len(t, users, 1)
 
 	nowhere := filepath.Join(dir, "nowhere.yaml")
 	require.NoError(t, os.Symlink("gone.yaml", nowhere))
-	_, err = userfile.Add(nowhere, auth.User{Name: "carol"})
+	_, err = settings.AddUser(nowhere, auth.User{Name: "carol"})
 	require.ErrorContains(t, err, "a link to an existing file")
 }
