@@ -24,77 +24,63 @@ import (
 // use it.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /flights", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, p.Flights())
-	})
-	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, p.Counts())
-	})
-	mux.HandleFunc("GET /mark", p.adminMark)
-	mux.HandleFunc("POST /reopen", p.adminReopen)
-	mux.HandleFunc("POST /reset", p.adminReset)
+	mux.Handle("GET /flights", operation(func(*http.Request) (any, error) { return p.Flights(), nil }))
+	mux.Handle("GET /counts", operation(func(*http.Request) (any, error) { return p.Counts(), nil }))
+	mux.Handle("GET /mark", operation(func(r *http.Request) (any, error) {
+		resource := fencing.Resource(r.FormValue("resource"))
+		mark, err := p.Mark(r.Context(), resource)
+		return struct {
+			Resource fencing.Resource `json:"resource"`
+			Mark     fencing.Token    `json:"mark"`
+		}{resource, mark}, err
+	}))
+	mux.Handle("POST /reopen", operation(func(r *http.Request) (any, error) {
+		resource, err := fencing.ParseResource(r.FormValue("resource"))
+		if err != nil {
+			return nil, err
+		}
+		return nil, p.Reopen(r.Context(), resource, r.FormValue("abandon") == "true")
+	}))
+	mux.Handle("POST /reset", operation(func(r *http.Request) (any, error) {
+		expected, err := fencing.ParseToken(r.FormValue("expected"))
+		if err != nil {
+			return nil, err
+		}
+		to, err := fencing.ParseToken(r.FormValue("to"))
+		if err != nil {
+			return nil, err
+		}
+		return nil, p.Reset(r.Context(), fencing.Resource(r.FormValue("resource")), expected, to)
+	}))
 	return localOnly(http.NewCrossOriginProtection().Handler(mux))
 }
 
-func (p *Proxy) adminMark(w http.ResponseWriter, r *http.Request) {
-	resource := fencing.Resource(r.FormValue("resource"))
-	mark, err := p.Mark(r.Context(), resource)
-	if err != nil {
-		problem(err).Write(w)
-		return
-	}
-	writeJSON(w, http.StatusOK, struct {
-		Resource fencing.Resource `json:"resource"`
-		Mark     fencing.Token    `json:"mark"`
-	}{resource, mark})
-}
+// operation serves a request of an operator. It returns the answer, nil for none.
+type operation func(*http.Request) (any, error)
 
-func (p *Proxy) adminReopen(w http.ResponseWriter, r *http.Request) {
-	resource, err := fencing.ParseResource(r.FormValue("resource"))
-	if err != nil {
-		problem(err).Write(w)
-		return
-	}
-	err = p.Reopen(r.Context(), resource, r.FormValue("abandon") == "true")
-	status := http.StatusInternalServerError
+// ServeHTTP writes the answer, or the error.
+func (o operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, err := o(r)
+	status := http.StatusOK
 	switch {
-	case err == nil:
+	case err == nil && answer == nil:
 		w.WriteHeader(http.StatusNoContent)
 		return
+	case err == nil:
 	case errors.Is(err, ErrNoFlight):
 		status = http.StatusNotFound
-	case errors.Is(err, ErrInFlight):
+	case errors.Is(err, ErrInFlight), errors.Is(err, storagegate.ErrMarkChanged), errors.Is(err, storagegate.ErrNotLower):
 		status = http.StatusConflict
-	}
-	writeJSON(w, status, map[string]string{"error": err.Error()})
-}
-
-func (p *Proxy) adminReset(w http.ResponseWriter, r *http.Request) {
-	expected, err := fencing.ParseToken(r.FormValue("expected"))
-	if err != nil {
-		problem(err).Write(w)
-		return
-	}
-	to, err := fencing.ParseToken(r.FormValue("to"))
-	if err != nil {
-		problem(err).Write(w)
-		return
-	}
-	err = p.Reset(r.Context(), fencing.Resource(r.FormValue("resource")), expected, to)
-	switch {
-	case err == nil:
-		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, storagegate.ErrMarkChanged), errors.Is(err, storagegate.ErrNotLower):
-		writeJSON(w, http.StatusConflict, map[string]string{"error": err.Error()})
 	default:
 		problem(err).Write(w)
+		return
 	}
-}
-
-func writeJSON(w http.ResponseWriter, status int, value any) {
+	if err != nil {
+		answer = map[string]string{"error": err.Error()}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value)
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func localOnly(next http.Handler) http.Handler {

@@ -3,8 +3,7 @@
 // It draws nothing and calls no service. It turns messages of the API into lines, and
 // keys into requests, so tests need no terminal.
 //
-// The nouns, in reading order: [Row], a lock as one line of a table; [Age], a duration for
-// people; [View], the state of a live screen; [Action], what a key asks for;
-// [Sections], one screen of text for scripts; [Changes], the lines for outputs that are
-// not a terminal.
+// The nouns, in reading order: [Age], a duration for people; [View], the state of a live
+// screen; [Action], what a key asks for; [Sections], one screen of text for scripts;
+// [Changes], the lines for outputs that are not a terminal.
 package lockview

@@ -54,12 +54,12 @@ func relevant(s Section) (locks []*pb.LockOverview) {
 
 // Changes turns overviews into lines for an output that is not a terminal: each lock
 // whose holder, queue or refused writes have changed gets a line.
-type Changes struct{ known map[string]Row }
+type Changes struct{ known map[string][]string }
 
 // Lines returns the lines for the next overview. A lock that has left the list is "gone".
 func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) {
 	before := c.known
-	c.known = map[string]Row{}
+	c.known = map[string][]string{}
 	clock := now.Format(time.RFC3339)
 	for _, l := range o.GetLocks() {
 		row := newRow(l)
@@ -87,7 +87,7 @@ func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) 
 }
 
 // sameState compares what Changes reports; ages and times left always differ.
-func sameState(a, b Row) bool {
+func sameState(a, b []string) bool {
 	for _, i := range []int{cellHolder, cellToken, cellWaiters, cellNext, cellRefused} {
 		if a[i] != b[i] {
 			return false

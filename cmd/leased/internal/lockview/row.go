@@ -10,11 +10,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 )
 
-// Row is a lock as one line of a table.
-type Row []string
-
-// columns describe the cells of a Row. The columns with a Drop number are left out of
-// narrow tables, and of tables in which they are empty.
+// columns describe a lock as one line of a table.
 var columns = []terminal.Column{
 	{Title: "LOCK", Min: 20, Middle: true, Grow: true},
 	{Title: "MODE", Drop: 3},
@@ -35,9 +31,9 @@ const (
 )
 
 // newRow returns the cells of a lock.
-func newRow(l *pb.LockOverview) Row {
+func newRow(l *pb.LockOverview) []string {
 	lock := l.GetLock()
-	row := Row{terminal.Clean(lock.GetResource()), modeText(lock.GetMode()), "-", "", "", "-", "",
+	row := []string{terminal.Clean(lock.GetResource()), modeText(lock.GetMode()), "-", "", "", "-", "",
 		number(l.GetWaiters(), "0"), "", "", number(l.GetRefused(), "")}
 	if holders := lock.GetHolders(); len(holders) > 0 {
 		h := longest(holders)
@@ -123,34 +119,11 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", s/(24*3600), s/3600%24)
 }
 
-// table lays out rows. A width of 0 means that lines may be of any length.
+// table lays out locks. A width of 0 means that lines may be of any length.
 func table(locks []*pb.LockOverview, width int) []string {
 	rows := make([][]string, len(locks))
-	used := make([]bool, len(columns))
 	for i, l := range locks {
 		rows[i] = newRow(l)
-		for c, cell := range rows[i] {
-			used[c] = used[c] || cell != ""
-		}
 	}
-	var shown []terminal.Column
-	for i, c := range columns {
-		if c.Drop == 0 || used[i] {
-			c.Grow = c.Grow && width > 0
-			shown = append(shown, c)
-		}
-	}
-	for i := range rows {
-		var cells []string
-		for c, cell := range rows[i] {
-			if columns[c].Drop == 0 || used[c] {
-				cells = append(cells, cell)
-			}
-		}
-		rows[i] = cells
-	}
-	if width <= 0 {
-		width = math.MaxInt32
-	}
-	return terminal.Table(shown, rows, width)
+	return terminal.Table(columns, rows, width)
 }

@@ -1,6 +1,9 @@
 package terminal
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // maxGrow is the number of columns by which a column with Grow grows at most: on a wide
 // terminal a row whose cells are far apart is hard to read.
@@ -19,17 +22,19 @@ type Column struct {
 	Right, Middle bool
 	// Grow lets the column take the space that is left, up to maxGrow.
 	Grow bool
-	// Drop is not 0 if the column can be left out of a narrow table. Columns with
-	// larger numbers are left out first.
+	// Drop is not 0 if the column can be left out of a narrow table, and of a table in which
+	// it is empty. Columns with larger numbers are left out first.
 	Drop int
 }
 
-// Table lays out rows of clean texts in at most width columns. The first line is the
-// heading.
+// Table lays out rows of clean texts in at most width columns, or in as many as they need if
+// width is 0. The first line is the heading.
 func Table(columns []Column, rows [][]string, width int) []string {
-	shown := make([]int, len(columns))
-	for i := range columns {
-		shown[i] = i
+	var shown []int
+	for i, c := range columns {
+		if c.Drop == 0 || slices.ContainsFunc(rows, func(cells []string) bool { return cells[i] != "" }) {
+			shown = append(shown, i)
+		}
 	}
 	widths := layout(columns, shown, rows, width)
 	for widths == nil {
@@ -43,7 +48,7 @@ func Table(columns []Column, rows [][]string, width int) []string {
 			widths = minimal(columns, shown)
 			break
 		}
-		shown = append(shown[:drop:drop], shown[drop+1:]...)
+		shown = slices.Delete(shown, drop, drop+1)
 		widths = layout(columns, shown, rows, width)
 	}
 	heading := make([]string, len(columns))
@@ -67,6 +72,9 @@ func layout(columns []Column, shown []int, rows [][]string, width int) []int {
 			widths[at] = max(widths[at], Width(cells[i]))
 		}
 		left -= widths[at]
+	}
+	if width <= 0 {
+		return widths
 	}
 	for left < 0 {
 		widest := -1
@@ -107,5 +115,9 @@ func tableLine(columns []Column, shown, widths []int, cells []string, width int)
 		}
 		b.WriteString(pad(Fit(cells[i], widths[at], columns[i].Middle), widths[at], columns[i].Right))
 	}
-	return Fit(strings.TrimRight(b.String(), " "), width, false)
+	line := strings.TrimRight(b.String(), " ")
+	if width <= 0 {
+		return line
+	}
+	return Fit(line, width, false)
 }

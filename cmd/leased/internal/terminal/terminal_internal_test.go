@@ -77,10 +77,17 @@ func TestTable(t *testing.T) {
 		"日本…ock  b          1s",
 	}, Table(testColumns, rows, 23), "NEXT is left out")
 	for width := range 60 {
-		for _, line := range Table(testColumns, rows, width) {
-			require.LessOrEqual(t, Width(line), width)
+		for _, line := range Table(testColumns, rows, width+1) {
+			require.LessOrEqual(t, Width(line), width+1)
 		}
 	}
+	require.Equal(t, []string{
+		"LOCK               HOLDER       HELD  NEXT",
+		"deploy/production  deploy-bot  2h13m  ann",
+		"日本/lock          b              1s",
+	}, Table(testColumns, rows, 0), "lines of any length")
+	require.Equal(t, []string{"LOCK       HOLDER  HELD", "日本/lock  b         1s"}, Table(testColumns, rows[1:], 0),
+		"NEXT is empty")
 }
 
 func TestDecode(t *testing.T) {
