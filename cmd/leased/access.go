@@ -41,7 +41,8 @@ type access struct {
 	endpoint              string
 	caFile, cert, keyFile string
 	secretFile            string
-	flags                 *pflag.FlagSet // nil if the values come from no command line
+	redis                 *settings.RedisNodes // nil if the command does not connect to Redis
+	flags                 *pflag.FlagSet       // nil if the values come from no command line
 }
 
 // addAccess adds the flags to a command. The environment provides their defaults.

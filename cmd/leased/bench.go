@@ -26,7 +26,6 @@ const checkWait = 10 * time.Second
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	access  *access
-	redis   *redisFlags
 	output  *output
 	works   []string
 	workers int
@@ -40,7 +39,7 @@ type benchFlags struct {
 
 func setUpBench(c *cobra.Command) {
 	f := &benchFlags{}
-	f.access, f.redis, f.output = addAccess(c), addRedisAccess(c), addOutput(c)
+	f.access, f.output = addRedisAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringSliceVar(&f.works, "work", []string{string(load.Own), string(load.Contended)},
 		"workloads, one after the other: own, contended, hold")
@@ -225,7 +224,7 @@ func (t *benchTarget) Name() string { return "leased" }
 
 // Open connects a client.
 func (t *benchTarget) Open(ctx context.Context) (load.Client, error) {
-	connected, err := t.flags.access.dial(ctx, t.flags.redis, client.WithLogger(slog.New(slog.DiscardHandler)),
+	connected, err := t.flags.access.dial(ctx, client.WithLogger(slog.New(slog.DiscardHandler)),
 		client.WithLeaseOptions(lease.WithName("bench")))
 	if err != nil {
 		return nil, err

@@ -31,15 +31,13 @@ const holdWait = 30 * time.Second
 // loadFlags are the flags of demo load.
 type loadFlags struct {
 	access   *access
-	redis    *redisFlags
 	workers  int
 	prefix   string
 	duration time.Duration
 }
 
 func setUpDemoLoad(c *cobra.Command) {
-	f := &loadFlags{}
-	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	f := &loadFlags{access: addRedisAccess(c)}
 	flags := c.Flags()
 	flags.IntVar(&f.workers, "workers", 24, "number of workers")
 	flags.StringVar(&f.prefix, "prefix", "demo/", "prefix of the names of all locks")
@@ -61,7 +59,7 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	connected, err := f.access.dial(ctx, f.redis, client.WithLogger(slog.New(slog.DiscardHandler)),
+	connected, err := f.access.dial(ctx, client.WithLogger(slog.New(slog.DiscardHandler)),
 		client.WithLeaseOptions(lease.WithName("demo")))
 	if err != nil {
 		return err

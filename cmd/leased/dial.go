@@ -16,12 +16,12 @@ import (
 )
 
 // dial connects a client to the service, and to the Redis nodes that the service names.
-func (a *access) dial(ctx context.Context, redis *redisFlags, options ...client.Option) (*lease.Client, error) {
+func (a *access) dial(ctx context.Context, options ...client.Option) (*lease.Client, error) {
 	addresses, config, own, err := a.service()
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := redis.access()
+	nodes, err := a.redisNodes()
 	if err != nil {
 		return nil, err
 	}

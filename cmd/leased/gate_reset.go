@@ -24,7 +24,6 @@ import (
 // resetFlags are the flags of gate reset.
 type resetFlags struct {
 	access *access
-	redis  *redisFlags
 
 	dialect, address, files, admin string
 	lock, wait                     string
@@ -34,7 +33,7 @@ type resetFlags struct {
 func setUpGateReset(c *cobra.Command) {
 	f := &resetFlags{}
 	c.Args = exactly(1, "the name of a resource")
-	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	f.access = addRedisAccess(c)
 	flags := c.Flags()
 	flags.StringVar(&f.dialect, "dialect", "", "print SQL for a database: postgres, mysql or sqlite")
 	flags.StringVar(&f.address, "redis", "", "reset the mark on this Redis server, HOST:PORT")
@@ -86,14 +85,11 @@ func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettab
 	case f.admin != "":
 		return proxyMarks{c, f.admin}, nil
 	case f.address != "":
-		access, err := f.redis.access()
-		if err == nil {
-			err = access.Check([]string{f.address})
-		}
+		nodes, err := f.access.redisNodes(f.address)
 		if err != nil {
-			return nil, usageError(err)
+			return nil, err
 		}
-		return redisgate.New(redis.NewClient(access.Options(f.address)), fencing.Rule{}), nil
+		return redisgate.New(redis.NewClient(nodes.Options(f.address)), fencing.Rule{}), nil
 	}
 	dialect, err := sqlgate.ParseDialect(f.dialect)
 	if err != nil {

@@ -30,14 +30,13 @@ import (
 // tfstateFlags are the flags of gate tfstate.
 type tfstateFlags struct {
 	access                  *access
-	redis                   *redisFlags
 	listen, cert, key       string
 	users, prefix           string
 	files, bucket, database string
 }
 
 func setUpGateTFState(c *cobra.Command) {
-	f := &tfstateFlags{access: addAccess(c), redis: addRedisAccess(c)}
+	f := &tfstateFlags{access: addRedisAccess(c)}
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8092", "listen address for Terraform and OpenTofu")
 	flags.StringVar(&f.cert, "listen-cert", "", "PEM file with the certificate of this server; enables TLS")
@@ -130,7 +129,7 @@ func (f *tfstateFlags) run(ctx context.Context, c *cobra.Command) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	host, _ := os.Hostname()
-	locks, err := f.access.dial(ctx, f.redis, client.WithLeaseOptions(lease.WithName("gate tfstate at "+host)))
+	locks, err := f.access.dial(ctx, client.WithLeaseOptions(lease.WithName("gate tfstate at "+host)))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -99,13 +98,11 @@ func (f *runFlags) holding(c *cobra.Command, name string,
 	}
 	ctx, stop := untilInterrupted(c.Context())
 	defer stop()
-	f.line = newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
+	client, err := f.connect(ctx, resource)
 	defer f.line.end()
-	client, err := f.connect(ctx, resource, f.line)
 	if err != nil {
 		return err
 	}
-	f.line.setInspect(client.Inspect)
 	err = hold(ctx, client, f.withWait(options))
 	timeout := releaseTimeout
 	if errors.Is(err, lease.ErrLost) { // there is nothing to release

@@ -129,14 +129,10 @@ func fleetText(f *pb.GetFleetResponse) string {
 	return text
 }
 
-// redisFlags are the flags of a command that connects to Redis itself.
-type redisFlags struct{ nodes settings.RedisNodes }
-
-// addRedisAccess adds the flags to a command. The password comes from the
-// environment or a file, never from a flag.
-func addRedisAccess(c *cobra.Command) *redisFlags {
-	f := &redisFlags{}
-	flags, n := c.Flags(), &f.nodes
+// addRedisAccess adds the flags of addAccess, and those of a command that connects to Redis itself. The password
+// comes from the environment or a file, never from a flag.
+func addRedisAccess(c *cobra.Command) *access {
+	flags, n := c.Flags(), &settings.RedisNodes{}
 	fromEnvironment(flags, &n.User, "redis-user", "", "ACL user on the Redis nodes")
 	flags.StringVar(&n.PasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""),
 		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+
@@ -149,17 +145,20 @@ func addRedisAccess(c *cobra.Command) *redisFlags {
 	fromEnvironment(flags, &n.Key, "redis-tls-key", "", "PEM file with the key of that certificate")
 	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"),
 		"allow sending the password unencrypted to another host (LEASED_REDIS_INSECURE)")
-	return f
+	a := addAccess(c)
+	a.redis = n
+	return a
 }
 
-// isTrue returns the default of a flag. access reports invalid values.
+// isTrue returns the default of a flag. redisNodes reports invalid values.
 func isTrue(variable string) bool {
 	on, _ := strconv.ParseBool(fromEnv(variable, "false"))
 	return on
 }
 
-// access checks the flags and reads the files.
-func (f *redisFlags) access() (*settings.RedisNodes, error) {
+// redisNodes returns how to connect to Redis nodes, after it has checked the flags and the files, and that they allow
+// connections to these addresses.
+func (a *access) redisNodes(addresses ...string) (*settings.RedisNodes, error) {
 	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
 		if value := fromEnv(variable, "false"); value != "" {
 			if _, err := strconv.ParseBool(value); err != nil {
@@ -167,11 +166,14 @@ func (f *redisFlags) access() (*settings.RedisNodes, error) {
 			}
 		}
 	}
-	f.nodes.Password = fromEnv(settings.PasswordVariable, "")
-	if err := f.nodes.RedisAccess.Check(); err != nil {
+	a.redis.Password = fromEnv(settings.PasswordVariable, "")
+	if err := a.redis.RedisAccess.Check(); err != nil {
 		return nil, usageError(err)
 	}
-	return &f.nodes, nil
+	if err := a.redis.Check(addresses); err != nil {
+		return nil, usageError(err)
+	}
+	return a.redis, nil
 }
 
 func setUpFleetShow(c *cobra.Command) {

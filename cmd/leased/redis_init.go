@@ -24,7 +24,6 @@ import (
 type initFlags struct {
 	access    *access
 	output    *output
-	redis     *redisFlags
 	nodes     string
 	namespace string
 	maxTTL    time.Duration
@@ -34,7 +33,7 @@ type initFlags struct {
 
 func setUpRedisInit(c *cobra.Command) {
 	f := &initFlags{}
-	f.access, f.output, f.redis = addAccess(c), addOutput(c), addRedisAccess(c)
+	f.access, f.output = addRedisAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this value")
 	flags.BoolVar(&f.force, "force", false,
@@ -148,16 +147,14 @@ func redisFlagsGiven(flags *pflag.FlagSet) string {
 }
 
 func (f *initFlags) config() (redlockadapter.Config, error) {
-	access, err := f.redis.access()
+	addresses := settings.Split(f.nodes)
+	nodes, err := f.access.redisNodes(addresses...)
 	if err != nil {
 		return redlockadapter.Config{}, err
 	}
 	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: min(connectTimeout, f.maxTTL)}
-	for _, address := range settings.Split(f.nodes) {
-		if err := access.Check([]string{address}); err != nil {
-			return config, usageError(err)
-		}
-		config.Nodes = append(config.Nodes, access.Options(address))
+	for _, address := range addresses {
+		config.Nodes = append(config.Nodes, nodes.Options(address))
 	}
 	return config, nil
 }

@@ -49,9 +49,8 @@ type runFlags struct {
 	holder     string
 	quiet      bool
 	signed     bool
-	redis      *redisFlags
 	noRedis    bool
-	line       *waitingLine // of lock and elect
+	line       *waitingLine
 }
 
 func setUpRun(c *cobra.Command) {
@@ -82,7 +81,7 @@ func setUpRun(c *cobra.Command) {
 
 // addClient adds the flags of all commands that renew a lease while they run.
 func (f *runFlags) addClient(c *cobra.Command) {
-	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	f.access = addRedisAccess(c)
 	flags := c.Flags()
 	flags.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, at least 1s (default: from the lock's policy)")
 	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
@@ -125,16 +124,14 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	inbox := openInbox()
 	defer inbox.close()
-	line := newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
 	before := inbox.waiting(ctx)
-	client, err := f.connect(before, resource, line)
+	client, err := f.connect(before, resource)
 	if err != nil {
-		line.end()
+		f.line.end()
 		return err
 	}
-	line.setInspect(client.Inspect)
 	l, err := f.acquire(before, client, resource, f.withWait(options))
-	line.end()
+	f.line.end()
 	signals, ended := inbox.deliver()
 	if err == nil && ended != nil {
 		err = ended
@@ -144,7 +141,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		env, err = signedEnviron(ctx, l)
 	}
 	if err != nil {
-		trouble, timeout := line.notQueued(), releaseTimeout
+		trouble, timeout := f.line.notQueued(), releaseTimeout
 		if l == nil && trouble != nil { // the service does not answer
 			timeout = closeTimeout
 		}
@@ -295,7 +292,7 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	case f.shared && f.permits != 0:
 		return nil, usageError(fmt.Errorf("--shared and --permits (%d) cannot be combined", f.permits))
 	}
-	if _, err := f.redis.access(); err != nil {
+	if _, err := f.access.redisNodes(); err != nil {
 		return nil, err
 	}
 	f.until = time.Now().Add(f.wait)
@@ -348,15 +345,17 @@ func (f *runFlags) withWait(options []lease.AcquireOption) []lease.AcquireOption
 }
 
 // connect connects to the service. While no member can be reached it waits as long
-// as it would wait for the lock.
-func (f *runFlags) connect(ctx context.Context, resource fencing.Resource, line *waitingLine) (*lease.Client, error) {
+// as it would wait for the lock. The caller ends f.line.
+func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lease.Client, error) {
+	f.line = newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
 	limited, cancel := f.whileWaiting(ctx)
 	defer cancel()
 	trouble := wire.ErrUnreachable
 	for {
-		client, err := f.dial(limited, line)
+		client, err := f.dial(limited)
 		switch {
 		case err == nil:
+			f.line.setInspect(client.Inspect)
 			return client, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -366,18 +365,18 @@ func (f *runFlags) connect(ctx context.Context, resource fencing.Resource, line 
 			return nil, err
 		}
 		trouble = err
-		line.waiting(ctx, lease.Event{Err: err})
+		f.line.waiting(ctx, lease.Event{Err: err})
 	}
 }
 
 // dial connects to the service, and to Redis if the lock is in efficiency mode.
-func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, error) {
+func (f *runFlags) dial(ctx context.Context) (*lease.Client, error) {
 	level := slog.LevelWarn
 	if f.quiet {
 		level = slog.LevelError
 	}
 	logger := slog.New(&plainHandler{out: os.Stderr, level: level})
-	named := []lease.Option{lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})}
+	named := []lease.Option{lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: f.line.waiting})}
 	if dsn := f.access.postgres(); dsn != "" {
 		_, backend, err := openPostgres(ctx, dsn, logger)
 		if err != nil {
@@ -389,5 +388,5 @@ func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, 
 	if f.noRedis {
 		options = append(options, client.WithoutRedis())
 	}
-	return f.access.dial(ctx, f.redis, options...)
+	return f.access.dial(ctx, options...)
 }

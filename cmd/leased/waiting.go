@@ -97,22 +97,24 @@ func (l *waitingLine) watch() {
 		l.mu.Lock()
 		inspect := l.inspect
 		l.mu.Unlock()
-		if inspect == nil {
-			inspect = func(context.Context, fencing.Resource) (lease.Status, error) {
-				return lease.Status{}, wire.ErrUnreachable
+		if inspect != nil {
+			if s, err := inspect(l.ctx, l.resource); err == nil {
+				l.show(s)
 			}
-		}
-		if s, err := inspect(l.ctx, l.resource); err == nil {
-			l.mu.Lock()
-			l.status = &s
-			for _, h := range s.Holders {
-				if _, seen := l.since[h.Token]; !seen {
-					l.since[h.Token] = time.Now()
-				}
-			}
-			l.mu.Unlock()
 		}
 		_ = sleep(l.ctx, time.Second)
+	}
+}
+
+// show puts the state of the lock on the line.
+func (l *waitingLine) show(s lease.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = &s
+	for _, h := range s.Holders {
+		if _, seen := l.since[h.Token]; !seen {
+			l.since[h.Token] = time.Now()
+		}
 	}
 }
 

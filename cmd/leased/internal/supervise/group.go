@@ -3,8 +3,12 @@
 package supervise
 
 import (
+	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // group is the id of the command's process group, which is the process id of the
@@ -33,4 +37,19 @@ func (g group) reap(cmd *exec.Cmd) int {
 		return 128 + int(status.Signal())
 	}
 	return cmd.ProcessState.ExitCode()
+}
+
+// isTerminal reports whether f is a terminal with this process in the foreground.
+func isTerminal(f *os.File) bool {
+	if f == nil {
+		return false
+	}
+	foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+// takeTerminal brings this process back to the foreground of the terminal.
+func takeTerminal(f *os.File) {
+	signal.Ignore(syscall.SIGTTOU) // otherwise the kernel stops a background process here
+	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
