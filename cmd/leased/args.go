@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -16,28 +17,20 @@ import (
 )
 
 // exactly requires n arguments; what describes them in the error.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return argumentsError(c, what)
-		}
-		return nil
-	}
-}
+func exactly(n int, what string) cobra.PositionalArgs { return between(n, n, what) }
 
 // atLeast requires n arguments or more; what describes them in the error.
-func atLeast(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < n {
-			return argumentsError(c, what)
-		}
-		return nil
-	}
-}
+func atLeast(n int, what string) cobra.PositionalArgs { return between(n, math.MaxInt, what) }
 
-func argumentsError(c *cobra.Command, what string) error {
-	path := c.CommandPath()
-	return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(path, "leased "), what, path))
+// between requires a number of arguments; what describes them in the error.
+func between(least, most int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		path := c.CommandPath()
+		return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(path, "leased "), what, path))
+	}
 }
 
 // flagError names the flag and the command's help. It replaces the text of strconv for a

@@ -123,7 +123,7 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 	if err := redlockadapter.Init(c.Context(), config, fencing.Token(f.floor)); err != nil {
 		return err
 	}
-	fleet := &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}
+	fleet := &pb.RedisFleet{Addresses: settings.Split(f.nodes), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}
 	return f.output.say(c, &pb.GetFleetResponse{Fleet: fleet}, nil,
 		"initialized %s: tokens are above %d", lockview.Count(len(config.Nodes), "Redis node"), f.floor)
 }

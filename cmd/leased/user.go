@@ -46,7 +46,7 @@ func setUpUserAdd(c *cobra.Command) {
 		rules, err := parseRules(*allow)
 		switch {
 		case err != nil:
-			return err
+			return usageError(err)
 		case c.Flags().Changed("certificate") && *certificate == "":
 			return usageError(errors.New("--certificate is empty; give the subject common name of a client certificate, or " +
 				"omit the flag for a user with a secret"))
@@ -79,7 +79,7 @@ func parseRules(texts []string) (rules auth.Rules, err error) {
 	for _, text := range texts {
 		rule, err := auth.ParseRule(text)
 		if err != nil {
-			return nil, usageError(err)
+			return nil, err
 		}
 		rules = append(rules, rule)
 	}
@@ -93,27 +93,30 @@ func setUpUserDeny(c *cobra.Command) { changeRules(c, settings.DenyUser) }
 // changeRules sets up a command that changes the rules of a user.
 func changeRules(c *cobra.Command, change func(path, name string, rules auth.Rules) error) {
 	c.Args = atLeast(2, "the name of a user and a rule")
-	path := addUsers(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	changeUsers(c, func(path string, args []string) (string, error) {
 		rules, err := parseRules(args[1:])
 		if err != nil {
-			return err
+			return "", err
 		}
-		if err := change(*path, args[0], rules); err != nil {
+		return "changed " + args[0], change(path, args[0], rules)
+	})
+}
+
+// changeUsers sets up a command that changes the users file. change returns what it has done.
+func changeUsers(c *cobra.Command, change func(path string, args []string) (done string, err error)) {
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		done, err := change(*path, args)
+		if err != nil {
 			return usageError(err)
 		}
-		return say(c, "changed %s; send SIGHUP to the members", args[0])
+		return say(c, "%s; send SIGHUP to the members", done)
 	}
 }
 
 func setUpUserCheck(c *cobra.Command) {
 	c.Args = cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster or metrics"),
-		func(c *cobra.Command, args []string) error {
-			if len(args) > 3 {
-				return argumentsError(c, "one lock at most")
-			}
-			return nil
-		})
+		between(2, 3, "one lock at most"))
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		asked, err := auth.ParseRule(strings.Join(args[1:], ":"))
@@ -192,13 +195,9 @@ func setUpUserList(c *cobra.Command) {
 
 func setUpUserRemove(c *cobra.Command) {
 	c.Args = exactly(1, "the name of a user")
-	path := addUsers(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := settings.RemoveUser(*path, args[0]); err != nil {
-			return usageError(err)
-		}
-		return say(c, "removed %s; send SIGHUP to the members", args[0])
-	}
+	changeUsers(c, func(path string, args []string) (string, error) {
+		return "removed " + args[0], settings.RemoveUser(path, args[0])
+	})
 }
 
 func setUpUserSecretAdd(c *cobra.Command) {
@@ -217,11 +216,7 @@ func setUpUserSecretAdd(c *cobra.Command) {
 
 func setUpUserSecretRemove(c *cobra.Command) {
 	c.Args = exactly(2, "the name of a user and the id of a secret")
-	path := addUsers(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := settings.RemoveSecret(*path, args[0], args[1]); err != nil {
-			return usageError(err)
-		}
-		return say(c, "removed secret %s from %s; send SIGHUP to the members", args[1], args[0])
-	}
+	changeUsers(c, func(path string, args []string) (string, error) {
+		return fmt.Sprintf("removed secret %s from %s", args[1], args[0]), settings.RemoveSecret(path, args[0], args[1])
+	})
 }

@@ -64,7 +64,7 @@ func pprofHandler() http.Handler {
 	})
 }
 
-// stopDiagnostics exports the last spans, and closes the port of profiles.
+// stopDiagnostics exports the last spans, and closes the ports of profiles and probes.
 func (m *Member) stopDiagnostics() {
 	if m.pprof != nil {
 		_ = m.pprof.Close() // nothing is lost
@@ -72,6 +72,10 @@ func (m *Member) stopDiagnostics() {
 	if err := m.tracer.Close(); err != nil {
 		m.logger.Warn("lost the last spans", "error", err)
 	}
+	if m.probes != nil {
+		_ = m.probes.Close() // nothing is lost
+	}
+	m.probing.Wait()
 }
 
 // startProbes serves the probes on their own port, if there is one. It starts before the
@@ -92,14 +96,6 @@ func (m *Member) startProbes() error {
 	})
 	m.logger.Info("serving probes", "address", listener.Addr().String())
 	return nil
-}
-
-// stopProbes closes the port of the probes.
-func (m *Member) stopProbes() {
-	if m.probes != nil {
-		_ = m.probes.Close() // nothing is lost
-	}
-	m.probing.Wait()
 }
 
 // ready reports whether the member can serve.

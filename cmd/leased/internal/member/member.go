@@ -89,7 +89,6 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	defer func() {
 		if !started {
 			m.stopDiagnostics()
-			m.stopProbes()
 			m.audit.Close()
 		}
 	}()
@@ -203,7 +202,6 @@ func (m *Member) Stop() error {
 	err := m.server.Close()
 	m.work.Wait()
 	m.stopDiagnostics()
-	m.stopProbes()
 	m.audit.Close()
 	return err
 }
