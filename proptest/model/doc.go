@@ -14,4 +14,8 @@
 //   - logchecker.go: [LogChecker], which checks a stream of events against the
 //     guarantees and relies on neither the machine nor the model;
 //   - bothmodes.go: its checks of tokens across both modes.
+//
+// The tests compare raftstore/machine and lease/postgres with it: generator_test.go draws
+// commands, comparison_test.go applies them to both, cases_test.go and topology_test.go
+// count the cases that were reached, replay_test.go and restore_test.go replay and restore logs.
 package model

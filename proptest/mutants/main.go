@@ -21,7 +21,7 @@
 //	--- new
 //	their replacement
 //
-// The source may be in another language if the test applies the overlay in MUTANT_OVERLAY (sdk/suites).
+// The source may be in another language if the test applies the overlay in MUTANT_OVERLAY (sdk/conformance).
 // A mutant may have several pairs of old and new, and several "file:" lines, each for the
 // pairs that follow it. An edit that no longer fits the source is an error, as is a mutant
 // that no test catches.

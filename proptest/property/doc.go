@@ -12,6 +12,8 @@
 //   - checker.go: [Checker], which takes events one by one;
 //   - tokens.go: the properties of tokens, holders and replicas;
 //   - gate.go: the properties of guarded writes;
+//   - linear.go: [CheckLinearizable], a second check of guarded data, from what clients observed;
+//   - draw.go: [Draw], a page with a history, and [Excerpt], the part of one that explains an event;
 //   - report.go: [Violation], and [Report], the figures of one or more runs;
 //   - publish.go: how tests pass reports to make prop, and read their budgets.
 package property

@@ -79,7 +79,8 @@ func (k Kind) String() string {
 // Access is the kind of an operation at the gate.
 type Access uint8
 
-// The kinds of operations. The Checker ignores the answers to an Enter or a Read, which package linear checks.
+// The kinds of operations. The Checker ignores the answers to an Enter or a Read, which CheckLinearizable
+// checks.
 const (
 	Write Access = iota
 	Enter        // raises the mark

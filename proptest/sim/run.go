@@ -11,7 +11,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -25,7 +24,7 @@ type Result struct {
 	// Bad lists the violations, in order.
 	Bad []error
 	// History is the beginning of the operations on the data, with WithHistory.
-	History []linear.Op
+	History []property.Op
 }
 
 // Option requests more than the figures.
@@ -169,7 +168,7 @@ func (w *World) finish() *Result {
 		report.Violations = append(report.Violations, err.Error())
 	}
 	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad,
-		History: linear.First(linear.Operations(w.record.events), w.record.history)}
+		History: property.First(property.Operations(w.record.events), w.record.history)}
 }
 
 // servedLock records a grant after all faults were repaired.

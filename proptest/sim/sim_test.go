@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -84,8 +83,8 @@ const (
 // violation is drawn to page, unless that is nil.
 func runChecked(plan Plan, operations int, page io.Writer, options ...Option) (result *Result, undecided bool) {
 	result = Run(plan, append(options, WithHistory(operations))...)
-	switch err := linear.Check(result.History, 20*time.Second, page); {
-	case errors.Is(err, linear.ErrTimeout):
+	switch err := property.CheckLinearizable(result.History, 20*time.Second, page); {
+	case errors.Is(err, property.ErrTimeout):
 		return result, true
 	case err != nil:
 		result.Bad = append(result.Bad, err)
@@ -153,7 +152,7 @@ func writeHistory(t require.TestingT, name string, plan Plan) (where string, res
 	require.NoError(t, err)
 	defer picture.Close()
 	const drawn = 400
-	require.NoError(t, linear.Draw(picture, events[max(0, len(events)-drawn):], bad...))
+	require.NoError(t, property.Draw(picture, events[max(0, len(events)-drawn):], bad...))
 	where = fmt.Sprintf("the history is in %s and %s", text.Name(), picture.Name())
 	if undecided {
 		where += "\nits linearizability is undecided"
@@ -198,14 +197,14 @@ func TestLinearizabilityViolationsReplay(t *testing.T) {
 	plan.Flaws = Flaws{LosesValues: true}
 	require.Empty(t, Run(plan).Bad, "the property checker reports nothing")
 	result, _ := runChecked(plan, recorded, nil)
-	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
+	require.ErrorIs(t, errors.Join(result.Bad...), property.ErrNotLinearizable)
 
 	where, result := writeHistory(t, "linearizability", plan)
-	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
+	require.ErrorIs(t, errors.Join(result.Bad...), property.ErrNotLinearizable)
 	dir := filepath.Join(os.TempDir(), "leased-sim-linearizability")
 	text, err := os.ReadFile(filepath.Join(dir, "history.txt"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "VIOLATION "+linear.ErrNotLinearizable.Error())
+	require.Contains(t, string(text), "VIOLATION "+property.ErrNotLinearizable.Error())
 	require.Contains(t, where, filepath.Join(dir, "linear.html"))
 	require.FileExists(t, filepath.Join(dir, "linear.html"))
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -114,8 +113,8 @@ func (h *history) check() outcome {
 	if more := len(v.report.Violations) - mostViolations; more > 0 {
 		v.report.Violations = append(v.report.Violations[:mostViolations], fmt.Sprintf("and %d more in %s", more, h.name))
 	}
-	switch err := linear.Check(linear.Operations(h.events), linearLimit, nil); {
-	case errors.Is(err, linear.ErrTimeout):
+	switch err := property.CheckLinearizable(property.Operations(h.events), linearLimit, nil); {
+	case errors.Is(err, property.ErrTimeout):
 		v.undecided = true
 	case err != nil:
 		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: operations on %s: %v", property.G2, h.name, err))
@@ -124,9 +123,9 @@ func (h *history) check() outcome {
 	byTime(all)
 	switch {
 	case len(violations) > 0:
-		v.violation, v.excerpt = violations[0], linear.Excerpt(all, violations[0].Event, excerptEvents)
+		v.violation, v.excerpt = violations[0], property.Excerpt(all, violations[0].Event, excerptEvents)
 	case len(stale) > 0:
-		v.excerpt = linear.Excerpt(all, stale[0], excerptEvents)
+		v.excerpt = property.Excerpt(all, stale[0], excerptEvents)
 	}
 	return v
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -104,7 +103,7 @@ func (r *Result) String() string {
 // Picture draws the first violation, or else a refused write.
 func (r *Result) Picture(w io.Writer) error {
 	if r.violation == nil {
-		return linear.Draw(w, r.excerpt)
+		return property.Draw(w, r.excerpt)
 	}
-	return linear.Draw(w, r.excerpt, r.violation)
+	return property.Draw(w, r.excerpt, r.violation)
 }

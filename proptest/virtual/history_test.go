@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -28,7 +27,7 @@ type history struct {
 	mu      sync.Mutex
 	events  []property.Event // the last ones
 	failure []string         // the first violation, with the events before it
-	ops     []linear.Op
+	ops     []property.Op
 	lastOp  uint64
 	newest  map[fencing.Resource]fencing.Token // acquired by a client; nil after a restore
 	// exclusive makes overlapping work a failure. That holds only for clients that are
@@ -137,27 +136,27 @@ func (s *history) nextOp() uint64 {
 }
 
 // saw keeps an operation for the linearizability check.
-func (s *history) saw(op linear.Op) {
+func (s *history) saw(op property.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ops = append(s.ops, op)
 }
 
 // sample returns the first operations.
-func (s *history) sample() []linear.Op {
+func (s *history) sample() []property.Op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ops := slices.Clone(s.ops)
-	slices.SortFunc(ops, func(a, b linear.Op) int { return int(a.Call - b.Call) })
-	return linear.First(ops, sampled)
+	slices.SortFunc(ops, func(a, b property.Op) int { return int(a.Call - b.Call) })
+	return property.First(ops, sampled)
 }
 
 // checkLinearizability checks the sampled operations. It runs outside the bubble, since
 // its timeout needs real time.
 func (s *history) checkLinearizability() error {
 	var page bytes.Buffer
-	err := linear.Check(s.sample(), 5*time.Second, &page)
-	if err == linear.ErrTimeout {
+	err := property.CheckLinearizable(s.sample(), 5*time.Second, &page)
+	if err == property.ErrTimeout {
 		return nil // undecided
 	}
 	return err

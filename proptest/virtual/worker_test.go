@@ -9,7 +9,6 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -137,21 +136,21 @@ func (w *worker) delay() time.Duration {
 	return w.some(w.lag)
 }
 
-func (w *worker) op(l *lease.Lease, access property.Access) linear.Op {
-	return linear.Op{Client: w.number, Resource: l.Resource(), Access: access, Token: l.Token(), Call: w.history.now()}
+func (w *worker) op(l *lease.Lease, access property.Access) property.Op {
+	return property.Op{Client: w.number, Resource: l.Resource(), Access: access, Token: l.Token(), Call: w.history.now()}
 }
 
 // note records the outcome of an operation.
-func (w *worker) note(op linear.Op, answered bool, err error) {
+func (w *worker) note(op property.Op, answered bool, err error) {
 	op.Return = w.history.now()
 	var stale *fencing.StaleError
 	switch {
 	case !answered:
-		op.Outcome = linear.Unknown
+		op.Answer = 0 // unknown
 	case errors.As(err, &stale):
-		op.Outcome = linear.Stale
+		op.Answer = property.Rejected
 	default:
-		op.Outcome = linear.Done
+		op.Answer = property.Acknowledged
 	}
 	w.history.saw(op)
 }

@@ -9,4 +9,10 @@
 //
 // prints a table with a row for each scenario and a column for each client. With -args -scenario TEXT it
 // runs only the scenarios whose names contain the text.
+//
+// TestPython and TestTypeScript run the tests of these clients, so that make mutants can remove their
+// safety measures, too. They can run some tests of a suite:
+//
+//	go test -run TestPython ./sdk/conformance -args -k loss
+//	go test -run TestTypeScript ./sdk/conformance -args -k faults -name pause
 package conformance

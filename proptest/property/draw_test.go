@@ -1,4 +1,4 @@
-package linear_test
+package property_test
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -63,7 +62,7 @@ type box struct {
 func boxes(t *testing.T, events []property.Event, bad ...*property.Violation) map[string]box {
 	t.Helper()
 	var page bytes.Buffer
-	require.NoError(t, linear.Draw(&page, events, bad...))
+	require.NoError(t, property.Draw(&page, events, bad...))
 	_, text, found := strings.Cut(page.String(), "const data = ")
 	require.True(t, found)
 	require.NotContains(t, text, "<1>", "text is escaped")
@@ -132,7 +131,7 @@ func TestExcerpt(t *testing.T) {
 	other := at(2501, property.Requested, "carol", 0)
 	other.Resource = "else"
 	events = append(events[:9], append([]property.Event{other, {Kind: property.Paused, Who: "carol"}}, events[9:]...)...)
-	part := linear.Excerpt(events, bad.Event, 4)
+	part := property.Excerpt(events, bad.Event, 4)
 	require.Contains(t, part, bad.Event)
 	require.NotContains(t, part, other)
 	require.Equal(t, property.Acquired, part[0].Kind, "the grant of the lease that it was written under")
@@ -158,15 +157,15 @@ func TestFirst(t *testing.T) {
 	add(4, property.Sent, "b", 3, property.Enter, 0)
 	add(5, property.Rejected, "b", 3, property.Enter, 0)
 	add(6, property.Acknowledged, "a", 1, property.Write, 7)
-	ops := linear.Operations(events)
+	ops := property.Operations(events)
 	require.Len(t, ops, 3)
-	require.Equal(t, linear.Done, ops[0].Outcome)
-	require.Equal(t, linear.Done, ops[1].Outcome)
-	require.Equal(t, linear.Stale, ops[2].Outcome)
+	require.Equal(t, property.Acknowledged, ops[0].Answer)
+	require.Equal(t, property.Acknowledged, ops[1].Answer)
+	require.Equal(t, property.Rejected, ops[2].Answer)
 	require.EqualValues(t, 7, ops[1].Value)
-	require.Equal(t, ops, linear.First(ops, 3))
-	first := linear.First(ops, 2)
+	require.Equal(t, ops, property.First(ops, 3))
+	first := property.First(ops, 2)
 	require.Len(t, first, 2)
-	require.Equal(t, linear.Unknown, first[0].Outcome)
-	require.Equal(t, linear.Done, first[1].Outcome)
+	require.Equal(t, unknown, first[0].Answer)
+	require.Equal(t, property.Acknowledged, first[1].Answer)
 }

@@ -1,6 +1,6 @@
 //go:build race
 
-package proptest
+package model_test
 
 // The tests share nothing between goroutines, and the race detector makes them ten times
 // slower: TestMain makes fewer runs.

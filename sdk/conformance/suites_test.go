@@ -1,6 +1,6 @@
 //go:build unix
 
-package suites
+package conformance
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	only = flag.String("k", "", "run only these tests of the Python client, or these files of the TypeScript client")
-	name = flag.String("name", "", "run only the tests of the TypeScript client with this name")
+	suiteTests = flag.String("k", "", "run only these tests of the Python client, or these files of the TypeScript client")
+	testName   = flag.String("name", "", "run only the tests of the TypeScript client with this name")
 )
 
 // The suites run at the same time, in several processes each: their tests mostly wait.
@@ -29,8 +29,8 @@ func TestPython(t *testing.T) {
 		source = filepath.Join(t.TempDir(), "src")
 		copyWith(t, overlay, "../python/src", source)
 	}
-	run(t, "../python", "/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4",
-		"-o", "pythonpath="+source+" tests", "-k", *only)
+	runSuite(t, "../python", "/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4",
+		"-o", "pythonpath="+source+" tests", "-k", *suiteTests)
 }
 
 func TestTypeScript(t *testing.T) {
@@ -50,21 +50,21 @@ func TestTypeScript(t *testing.T) {
 		output, err := build.CombinedOutput()
 		require.NoError(t, err, "[build failed]\n%s", output)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "test", "*"+*only+"*.test.js"))
+	files, err := filepath.Glob(filepath.Join(dir, "test", "*"+*suiteTests+"*.test.js"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	args := []string{"--test", "--test-concurrency=4"}
-	if *name != "" {
-		args = append(args, "--test-name-pattern", *name)
+	if *testName != "" {
+		args = append(args, "--test-name-pattern", *testName)
 	}
 	for _, file := range files {
 		args = append(args, filepath.Join("test", filepath.Base(file)))
 	}
-	run(t, dir, "node", args...)
+	runSuite(t, dir, "node", args...)
 }
 
-// run runs a suite against the leased binary.
-func run(t *testing.T, dir, program string, args ...string) {
+// runSuite runs a suite against the leased binary.
+func runSuite(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, os.Environ(), os.Stdout, os.Stderr

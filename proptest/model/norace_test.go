@@ -1,5 +1,5 @@
 //go:build !race
 
-package proptest
+package model_test
 
 const raced = false

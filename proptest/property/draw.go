@@ -1,4 +1,4 @@
-package linear
+package property
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/property"
 )
 
 // The colours of what violates a property, of a refused write, and of a fault.
@@ -19,65 +18,65 @@ const (
 	grey   = "#d5d5d5"
 )
 
-var colors = map[property.Kind]string{property.Stale: yellow, property.Rejected: yellow, property.Fault: grey,
-	property.Paused: grey}
+var colors = map[Kind]string{Stale: yellow, Rejected: yellow, Fault: grey,
+	Paused: grey}
 
 // Draw writes an HTML page with a history, with the events of bad in red: a lane for the leases of each process, one
 // for its operations at the gate and one for its faults. A box reaches from the start of a request, lease, operation
 // or pause to its end. The axis is not to scale: every event has a column of its own, and the tooltip of a box has
 // the time.
-func Draw(w io.Writer, events []property.Event, bad ...*property.Violation) error {
+func Draw(w io.Writer, events []Event, bad ...*Violation) error {
 	d := drawing{events: events}
 	for i := range events {
 		d.draw(i, bad)
 	}
 	var info porcupine.LinearizationInfo
 	info.AddAnnotations(d.boxes)
-	return porcupine.Visualize(model, info, w)
+	return porcupine.Visualize(guarded, info, w)
 }
 
 // drawing is a page under construction.
 type drawing struct {
-	events []property.Event
+	events []Event
 	boxes  []porcupine.Annotation
 }
 
 // span is a kind of event that lasts until one of the kinds of ends.
 type span struct {
-	ends []property.Kind
-	same func(a, b property.Event) bool
+	ends []Kind
+	same func(a, b Event) bool
 }
 
-func sameAttempt(a, b property.Event) bool { return a.Attempt == b.Attempt }
-func sameOp(a, b property.Event) bool      { return a.Op == b.Op }
-func sameProcess(a, b property.Event) bool { return a.Who == b.Who }
+func sameAttempt(a, b Event) bool { return a.Attempt == b.Attempt }
+func sameOp(a, b Event) bool      { return a.Op == b.Op }
+func sameProcess(a, b Event) bool { return a.Who == b.Who }
 
-var spans = map[property.Kind]span{
-	property.Requested: {[]property.Kind{property.Acquired, property.Denied}, sameAttempt},
-	property.Acquired:  {[]property.Kind{property.Ended}, sameAttempt},
-	property.Sent:      {[]property.Kind{property.Acknowledged, property.Rejected}, sameOp},
-	property.Paused:    {[]property.Kind{property.Resumed}, sameProcess},
+var spans = map[Kind]span{
+	Requested: {[]Kind{Acquired, Denied}, sameAttempt},
+	Acquired:  {[]Kind{Ended}, sameAttempt},
+	Sent:      {[]Kind{Acknowledged, Rejected}, sameOp},
+	Paused:    {[]Kind{Resumed}, sameProcess},
 }
 
 // draw draws the box that begins with an event. An event that only ends one has none of its own.
-func (d *drawing) draw(i int, bad []*property.Violation) {
+func (d *drawing) draw(i int, bad []*Violation) {
 	e := d.events[i]
 	box := porcupine.Annotation{Tag: lane(e), Start: int64(i), End: int64(i)}
 	box.Description, box.Details = describe(e), e.String()
-	violates := func(e property.Event) bool {
-		return slices.ContainsFunc(bad, func(v *property.Violation) bool { return v.Event == e })
+	violates := func(e Event) bool {
+		return slices.ContainsFunc(bad, func(v *Violation) bool { return v.Event == e })
 	}
 	color := colors[e.Kind]
 	wrong := violates(e)
 	if s, ok := spans[e.Kind]; ok {
-		end := d.find(i, func(o property.Event) bool { return slices.Contains(s.ends, o.Kind) && s.same(e, o) })
+		end := d.find(i, func(o Event) bool { return slices.Contains(s.ends, o.Kind) && s.same(e, o) })
 		if end < 0 {
 			box.End, box.Description = int64(len(d.events)), box.Description+" …"
 		} else {
 			last := d.events[end]
 			box.End, box.Details = int64(end), box.Details+"\n"+last.String()
 			wrong = wrong || violates(last)
-			if last.Kind == property.Rejected {
+			if last.Kind == Rejected {
 				color, box.Description = yellow, box.Description+" refused"
 			}
 		}
@@ -98,14 +97,14 @@ func (d *drawing) draw(i int, bad []*property.Violation) {
 
 // begun reports whether an event ends a box that an earlier event began.
 func (d *drawing) begun(i int) bool {
-	return slices.ContainsFunc(d.events[:i], func(o property.Event) bool {
+	return slices.ContainsFunc(d.events[:i], func(o Event) bool {
 		s, ok := spans[o.Kind]
 		return ok && slices.Contains(s.ends, d.events[i].Kind) && s.same(o, d.events[i])
 	})
 }
 
 // find returns the index of the first matching event after i, or -1.
-func (d *drawing) find(i int, match func(property.Event) bool) int {
+func (d *drawing) find(i int, match func(Event) bool) int {
 	if j := slices.IndexFunc(d.events[i+1:], match); j >= 0 {
 		return i + 1 + j
 	}
@@ -113,32 +112,32 @@ func (d *drawing) find(i int, match func(property.Event) bool) int {
 }
 
 // lane returns the name of the lane of an event.
-func lane(e property.Event) string {
+func lane(e Event) string {
 	who := cmp.Or(e.Who, "all")
 	switch e.Kind {
-	case property.Sent, property.Acknowledged, property.Rejected:
+	case Sent, Acknowledged, Rejected:
 		return who + " at the gate"
-	case property.Fault, property.Paused, property.Resumed:
+	case Fault, Paused, Resumed:
 		return who + ", faults"
-	case property.Entered, property.Wrote, property.Stale, property.Found:
+	case Entered, Wrote, Stale, Found:
 		return cmp.Or(e.Who, "storage")
 	}
 	return who
 }
 
 // describe returns the text in the box of an event.
-func describe(e property.Event) string {
+func describe(e Event) string {
 	text := e.Kind.String()
 	switch e.Kind {
-	case property.Requested:
+	case Requested:
 		text = "acquire"
-	case property.Acquired:
+	case Acquired:
 		text = "lease"
-	case property.Sent:
+	case Sent:
 		text = e.Access.String()
-	case property.Wrote:
+	case Wrote:
 		text = fmt.Sprintf("version %d -> %d", e.Seen, e.Version)
-	case property.Fault, property.Paused:
+	case Fault, Paused:
 		text = cmp.Or(e.Note, text)
 	}
 	if e.Token != fencing.None {
@@ -158,12 +157,12 @@ type grantKey struct {
 
 // Excerpt returns the part of a history that explains one of its events: about n earlier events of the same resource,
 // the faults of the processes concerned, and a few later events.
-func Excerpt(events []property.Event, of property.Event, n int) []property.Event {
+func Excerpt(events []Event, of Event, n int) []Event {
 	at := slices.Index(events, of)
 	if at < 0 {
 		at = len(events) - 1
 	}
-	concerns := func(e property.Event) bool {
+	concerns := func(e Event) bool {
 		return of.Resource == "" || e.Resource == "" || e.Resource == of.Resource
 	}
 	first := at
@@ -180,14 +179,14 @@ func Excerpt(events []property.Event, of property.Event, n int) []property.Event
 		}
 	}
 	// The grants of the leases concerned, however old, and the pauses that last.
-	var part []property.Event
+	var part []Event
 	for i, e := range events[:first] {
-		if e.Kind == property.Acquired && tokens[grantKey{e.Resource, e.Token}] {
+		if e.Kind == Acquired && tokens[grantKey{e.Resource, e.Token}] {
 			part = append(part, e)
 			processes[e.Who] = true
 		}
-		resumes := func(o property.Event) bool { return o.Kind == property.Resumed && o.Who == e.Who }
-		if e.Kind == property.Paused && processes[e.Who] && !slices.ContainsFunc(events[i:first], resumes) {
+		resumes := func(o Event) bool { return o.Kind == Resumed && o.Who == e.Who }
+		if e.Kind == Paused && processes[e.Who] && !slices.ContainsFunc(events[i:first], resumes) {
 			part = append(part, e)
 		}
 	}

@@ -1,4 +1,4 @@
-package proptest
+package model_test
 
 import (
 	"github.com/leased-project/leased/lease/engine"
