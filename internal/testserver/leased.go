@@ -27,20 +27,17 @@ func BuildLeased(dir string, flags ...string) (string, error) {
 
 // StartLeased starts a member of a service with further flags of `leased serve`, and waits until it is
 // ready. Addr is the address of its API. Without a flag for it, Raft listens on a free port.
-func StartLeased(program string, flags ...string) (s *Server, err error) {
-	sp, err := newSpec("leased")
-	if err != nil {
-		return nil, err
-	}
-	defer removeUnless(&s, sp.dir)
-	raft, _, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	sp.program, sp.answers = program, serves("/readyz")
-	sp.args = append([]string{"serve", "--data", filepath.Join(sp.dir, "data"), "--listen", sp.addr,
-		"--raft-listen", raft}, flags...)
-	return launch(sp)
+func StartLeased(program string, flags ...string) (*Server, error) {
+	return start("leased", nil, func(s *Server) error {
+		raft, err := FreeAddresses(1)
+		if err != nil {
+			return err
+		}
+		s.answers = serves("/readyz")
+		s.Args = append([]string{program, "serve", "--data", filepath.Join(s.Dir, "data"), "--listen", s.Addr,
+			"--raft-listen", raft[0]}, flags...)
+		return nil
+	})
 }
 
 // StartService starts a service of one member. It builds the binary, unless the variable TEST_BINARY

@@ -21,34 +21,28 @@ func StartMariaDB() (*Server, error) { return startMariaDB("2") }
 // production. Use it for measurements.
 func StartDurableMariaDB() (*Server, error) { return startMariaDB("1") }
 
-func startMariaDB(flush string) (s *Server, err error) {
-	install, err := find(mariadbAdvice, "/usr/bin/mariadb-install-db", "mariadb-install-db", "mysql_install_db")
-	if err != nil {
-		return nil, err
-	}
-	program, err := find(mariadbAdvice, "/usr/sbin/mariadbd", "mariadbd")
-	if err != nil {
-		return nil, err
-	}
-	sp, err := newSpec("mariadb", "mysql", "nobody")
-	if err != nil {
-		return nil, err
-	}
-	defer removeUnless(&s, sp.dir)
-	data, users := filepath.Join(sp.dir, "data"), filepath.Join(sp.dir, "users.sql")
-	if err := sp.setUp(install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
-		"--skip-test-db"); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(users, []byte(mariadbUsers), 0o644); err != nil {
-		return nil, err
-	}
-	sp.program = program
-	sp.args = []string{"--no-defaults", "--datadir=" + data, "--port=" + sp.port, "--bind-address=127.0.0.1",
-		"--socket=" + filepath.Join(sp.dir, "socket"), "--pid-file=" + filepath.Join(sp.dir, "pid"), "--init-file=" + users,
-		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-buffer-pool-size=64M", "--max-connections=200",
-		"--skip-name-resolve"}
-	sp.answers = answers("", 5, "\x0a") // the server greets first: length, sequence number, protocol version 10
-	sp.dsn = "leased@tcp(" + sp.addr + ")/leased"
-	return launch(sp)
+func startMariaDB(flush string) (*Server, error) {
+	return start("mariadb", []string{"mysql", "nobody"}, func(s *Server) error {
+		install, err := find(mariadbAdvice, "/usr/bin/mariadb-install-db", "mariadb-install-db", "mysql_install_db")
+		if err != nil {
+			return err
+		}
+		program, err := find(mariadbAdvice, "/usr/sbin/mariadbd", "mariadbd")
+		if err != nil {
+			return err
+		}
+		data, users := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "users.sql")
+		if err := s.setUp(install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
+			"--skip-test-db"); err != nil {
+			return err
+		}
+		s.Args = []string{program, "--no-defaults", "--datadir=" + data, "--port=" + portOf(s.Addr),
+			"--bind-address=127.0.0.1", "--socket=" + filepath.Join(s.Dir, "socket"),
+			"--pid-file=" + filepath.Join(s.Dir, "pid"), "--init-file=" + users,
+			"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-buffer-pool-size=64M", "--max-connections=200",
+			"--skip-name-resolve"}
+		s.answers = answers("", 5, "\x0a") // the server greets first: length, sequence number, protocol version 10
+		s.DSN = "leased@tcp(" + s.Addr + ")/leased"
+		return os.WriteFile(users, []byte(mariadbUsers), 0o644)
+	})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The ports that FreeAddr returns are below the range of ephemeral ports: the kernel
+// The ports that FreeAddresses returns are below the range of ephemeral ports: the kernel
 // could assign one of those to a connection before the server listens on it, or while
 // a killed server restarts.
 const (
@@ -26,8 +26,8 @@ const (
 
 var (
 	portsReturned atomic.Int64
-	// reserved has a UDP socket for each port that this process has returned, until the
-	// process ends. Other processes that look for a port skip it, even while no server
+	// reserved has a UDP socket for each address that this process has returned, until the
+	// process ends. Other processes that look for one skip it, even while no server
 	// listens on it.
 	reserved sync.Map
 )
@@ -35,21 +35,23 @@ var (
 // FreeAddr returns a loopback address that no process listens on.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	addr, _, err := freeAddr()
+	addresses, err := FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addr
+	return addresses[0]
 }
 
-// freeAddr returns a loopback address that no process listens on, and its port. It
-// returns each address once, as long as there are others.
-func freeAddr() (addr, port string, err error) {
+// FreeAddresses returns n loopback addresses that no process listens on. It returns each address once, as long as
+// there are others.
+func FreeAddresses(n int) (addresses []string, err error) {
 	const ports = lastPort - firstPort + 1
 	start := os.Getpid() * blockSize
 	for range ports {
-		port = strconv.Itoa(firstPort + (start+int(portsReturned.Add(1)))%ports)
-		addr = net.JoinHostPort("127.0.0.1", port)
+		if len(addresses) == n {
+			return addresses, nil
+		}
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+(start+int(portsReturned.Add(1)))%ports))
 		reservation, err := net.ListenPacket("udp", addr)
 		if err != nil {
 			continue
@@ -58,13 +60,20 @@ func freeAddr() (addr, port string, err error) {
 		// its program. On a busy machine the server may be faster.
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			reserved.Store(port, reservation)
-			return addr, port, nil
+			reserved.Store(addr, reservation)
+			addresses = append(addresses, addr)
+			continue
 		}
 		if err == nil {
 			conn.Close()
 		}
 		reservation.Close()
 	}
-	return "", "", fmt.Errorf("find a free port: all ports from %d to %d are in use", firstPort, lastPort)
+	return nil, fmt.Errorf("find a free port: all ports from %d to %d are in use", firstPort, lastPort)
+}
+
+// portOf returns the port of an address.
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // FreeAddresses made it
+	return port
 }

@@ -33,8 +33,8 @@ func StartDurablePostgres() (*Server, error) {
 }
 
 func startPostgres(settings ...string) (*Server, error) {
-	return runPostgres(settings, func(sp *spec, programs, data string) error {
-		return sp.setUp(filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+	return runPostgres(settings, func(s *Server, programs, data string) error {
+		return s.setUp(filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
 			"--locale=C", "--no-sync")
 	})
 }
@@ -42,73 +42,62 @@ func startPostgres(settings ...string) (*Server, error) {
 // StartStandby copies a running PostgreSQL server and starts the copy as its asynchronous
 // standby.
 func StartStandby(primary *Server) (*Server, error) {
-	return runPostgres(nil, func(sp *spec, programs, data string) error {
-		return sp.setUp(filepath.Join(programs, "pg_basebackup"), "-D", data, "-h", "127.0.0.1", "-p", primary.spec.port,
+	return runPostgres(nil, func(s *Server, programs, data string) error {
+		return s.setUp(filepath.Join(programs, "pg_basebackup"), "-D", data, "-h", "127.0.0.1", "-p", portOf(primary.Addr),
 			"-U", "postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
 	})
 }
 
 // runPostgres starts a server on the data folder that prepare makes.
-func runPostgres(settings []string, prepare func(sp *spec, programs, data string) error) (s *Server, err error) {
-	// initdb is installed beside the server, in a folder that is not in PATH on
-	// Debian.
-	initdb, err := find(postgresAdvice, "/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb",
-		"/opt/homebrew/opt/postgresql@*/bin/initdb", "initdb")
-	if err != nil {
-		return nil, err
-	}
-	program, err := find(postgresAdvice, filepath.Join(filepath.Dir(initdb), "postgres"))
-	if err != nil {
-		return nil, err
-	}
-	sp, err := newSpec("postgres", "postgres", "nobody")
-	if err != nil {
-		return nil, err
-	}
-	defer removeUnless(&s, sp.dir)
-	data := filepath.Join(sp.dir, "data")
-	if err := prepare(&sp, filepath.Dir(initdb), data); err != nil {
-		return nil, err
-	}
-	sp.program, sp.halt = program, syscall.SIGQUIT
-	sp.args = []string{"-D", data, "-p", sp.port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-		"-c", "max_connections=200", "-c", "max_prepared_transactions=10", "-c", "logging_collector=off"}
-	for _, setting := range settings {
-		sp.args = append(sp.args, "-c", setting)
-	}
-	sp.setPostgres()
-	return launch(sp)
+func runPostgres(settings []string, prepare func(s *Server, programs, data string) error) (*Server, error) {
+	return start("postgres", []string{"postgres", "nobody"}, func(s *Server) error {
+		// initdb is installed beside the server, in a folder that is not in PATH on
+		// Debian.
+		initdb, err := find(postgresAdvice, "/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb",
+			"/opt/homebrew/opt/postgresql@*/bin/initdb", "initdb")
+		if err != nil {
+			return err
+		}
+		program, err := find(postgresAdvice, filepath.Join(filepath.Dir(initdb), "postgres"))
+		if err != nil {
+			return err
+		}
+		s.halt = syscall.SIGQUIT
+		data := filepath.Join(s.Dir, "data")
+		s.Args = []string{program, "-D", data, "-p", portOf(s.Addr), "-c", "listen_addresses=127.0.0.1",
+			"-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "max_prepared_transactions=10",
+			"-c", "logging_collector=off"}
+		for _, setting := range settings {
+			s.Args = append(s.Args, "-c", setting)
+		}
+		s.setPostgres()
+		return prepare(s, filepath.Dir(initdb), data)
+	})
 }
 
 // setPostgres sets what all servers have that speak the protocol of PostgreSQL. The check sends a startup message:
 // its length, the version of the protocol, and parameters. A server that is still starting up answers with an error.
-func (sp *spec) setPostgres() {
-	sp.answers = answers("\x00\x00\x00\x29\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00", 1, "R")
-	sp.dsn = "postgres://postgres@" + sp.addr + "/postgres?sslmode=disable"
+func (s *Server) setPostgres() {
+	s.answers = answers("\x00\x00\x00\x29\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00", 1, "R")
+	s.DSN = "postgres://postgres@" + s.Addr + "/postgres?sslmode=disable"
 }
 
 // StartPgBouncer starts a connection pooler in front of a PostgreSQL server. The mode is
 // session, transaction or statement.
-func StartPgBouncer(server *Server, mode string) (s *Server, err error) {
-	program, err := find("install PgBouncer (Debian: apt-get install pgbouncer)", "/usr/sbin/pgbouncer", "pgbouncer")
-	if err != nil {
-		return nil, err
-	}
-	sp, err := newSpec("pgbouncer", "postgres", "nobody")
-	if err != nil {
-		return nil, err
-	}
-	defer removeUnless(&s, sp.dir)
-	config := filepath.Join(sp.dir, "pgbouncer.ini")
-	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=postgres\n[pgbouncer]\nlisten_addr = "+
-		"127.0.0.1\nlisten_port = %s\n"+
-		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nmax_client_conn = 500\ndefault_pool_size = "+
-		"20\nignore_startup_parameters = extra_float_digits\n",
-		server.spec.port, sp.port, mode)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		return nil, err
-	}
-	sp.program, sp.args = program, []string{config}
-	sp.setPostgres()
-	return launch(sp)
+func StartPgBouncer(server *Server, mode string) (*Server, error) {
+	return start("pgbouncer", []string{"postgres", "nobody"}, func(s *Server) error {
+		program, err := find("install PgBouncer (Debian: apt-get install pgbouncer)", "/usr/sbin/pgbouncer", "pgbouncer")
+		if err != nil {
+			return err
+		}
+		config := filepath.Join(s.Dir, "pgbouncer.ini")
+		text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=postgres\n[pgbouncer]\nlisten_addr = "+
+			"127.0.0.1\nlisten_port = %s\n"+
+			"unix_socket_dir =\nauth_type = any\npool_mode = %s\nmax_client_conn = 500\ndefault_pool_size = "+
+			"20\nignore_startup_parameters = extra_float_digits\n",
+			portOf(server.Addr), portOf(s.Addr), mode)
+		s.Args = []string{program, config}
+		s.setPostgres()
+		return os.WriteFile(config, []byte(text), 0o644)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +24,9 @@ type Process struct {
 	Log string
 	// Out, if not nil, reads its standard output until the process has ended.
 	Out func(io.Reader)
+
+	dir  string     // its working folder; empty for that of the test
+	user *user.User // that runs it; nil for the user of the test
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -45,7 +49,7 @@ func (p *Process) Start() error {
 	cmd := exec.Command(p.Args[0], p.Args[1:]...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = attributes(nil, true)
+	cmd.Dir, cmd.SysProcAttr = p.dir, attributes(p.user, true)
 	var output io.Reader
 	if p.Out != nil {
 		cmd.Stdout = nil
@@ -142,4 +146,11 @@ func (p *Process) Alive() (runs, expected bool) {
 	default:
 		return true, false
 	}
+}
+
+// LogEnd returns the end of its log, for error messages.
+func (p *Process) LogEnd() string {
+	const most = 1 << 13
+	text, _ := os.ReadFile(p.Log)
+	return string(text[max(0, len(text)-most):])
 }

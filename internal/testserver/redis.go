@@ -7,22 +7,16 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const redisAdvice = "install Redis (Debian: apt-get install redis-server)"
 
 // RedisServer is a redis-server that a test can stop, kill, empty and restart at
-// the same address. Its methods must not be called concurrently.
+// the same address. Its methods must not be called concurrently. While it is paused, the
+// kernel still accepts connections; after that it executes the commands sent meanwhile.
 type RedisServer struct {
-	// Addr is the address that it listens on, as host:port.
-	Addr string
-	// Dir is its data folder.
-	Dir string
-
-	spec   spec
-	data   string
-	server *Server // nil while it is down
+	*Server
+	data string
 }
 
 // RedisOption changes how a redis-server is started.
@@ -50,9 +44,9 @@ func RedisAppendOnly() RedisOption {
 // port: the default, 10000 above the server's, is among the ports of outgoing connections.
 func RedisClusterMode() RedisOption {
 	return func(s *redisSettings) {
-		_, port, err := freeAddr()
-		if err != nil {
-			port = "0" // the server chooses its default
+		port := "0" // the server chooses its default
+		if addresses, err := FreeAddresses(1); err == nil {
+			port = portOf(addresses[0])
 		}
 		s.config = append(s.config, "--cluster-enabled", "yes", "--cluster-port", port)
 	}
@@ -82,7 +76,7 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp, err := newSpec("redis")
+	server, err := newServer("redis")
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +84,13 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	for _, option := range options {
 		option(&settings)
 	}
-	data := filepath.Join(sp.dir, "data")
-	args := append([]string{program, "--port", sp.port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
-		"--save", "", "--appendonly", "no", "--databases", "1"}, settings.config...)
-	// env execs the server, so the process id is the server's. A server that is still loading its data answers PING with
-	// an error.
-	sp.program, sp.args = "env", append(settings.env, args...)
-	sp.answers = answers("PING\r\n", 5, "+PONG")
-	s := &RedisServer{Addr: sp.addr, Dir: sp.dir, data: data, spec: sp}
+	s := &RedisServer{server, filepath.Join(server.Dir, "data")}
+	// A server that is still loading its data answers PING with an error.
+	s.answers, s.Env = answers("PING\r\n", 5, "+PONG"), settings.env
+	s.Args = append([]string{program, "--port", portOf(s.Addr), "--bind", "127.0.0.1", "--dir", s.data, "--daemonize",
+		"no", "--save", "", "--appendonly", "no", "--databases", "1"}, settings.config...)
 	if err := s.Start(); err != nil {
-		_ = os.RemoveAll(sp.dir)
+		_ = os.RemoveAll(s.Dir)
 		return nil, err
 	}
 	return s, nil
@@ -107,25 +98,17 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 
 // Start restarts the server at its address, with the data on its disk.
 func (s *RedisServer) Start() error {
-	if s.server != nil {
+	if s.Pid() != 0 {
 		return errors.New("start Redis: it is already running; Stop or Kill it first")
 	}
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return fmt.Errorf("start Redis: %w", err)
 	}
-	server, err := launch(s.spec)
-	if err != nil {
-		return fmt.Errorf("start Redis: %w", err)
-	}
-	s.server = server
-	return nil
+	return s.Server.Start()
 }
 
 // Stop shuts the server down and waits until it has exited. Its data stays.
-func (s *RedisServer) Stop() { s.end(syscall.SIGTERM) }
-
-// Kill ends the server with SIGKILL. The data on disk stays.
-func (s *RedisServer) Kill() { s.end(syscall.SIGKILL) }
+func (s *RedisServer) Stop() { s.End(syscall.SIGTERM, stopLimit) }
 
 // Wipe kills the server if it runs, and removes its data. After a restart it is an
 // empty node.
@@ -152,52 +135,8 @@ func (s *RedisServer) PutBack() error {
 
 func (s *RedisServer) saved() string { return s.data + ".saved" }
 
-// Pause stops the process with SIGSTOP. The kernel still accepts connections, but
-// the server does not answer.
-func (s *RedisServer) Pause() { s.signal(syscall.SIGSTOP) }
-
-// Resume ends a Pause. The server then executes the commands sent meanwhile.
-func (s *RedisServer) Resume() { s.signal(syscall.SIGCONT) }
-
-// Pid returns the process id of the server, or 0 while it is down.
-func (s *RedisServer) Pid() int {
-	if s.server == nil {
-		return 0
-	}
-	return s.server.Pid()
-}
-
-// Log returns the end of the server's output since its last start.
-func (s *RedisServer) Log() string {
-	if s.server == nil {
-		return ""
-	}
-	return s.server.log.String()
-}
-
 // Close stops the server and removes its folder.
 func (s *RedisServer) Close() {
 	s.Kill()
 	_ = os.RemoveAll(s.Dir)
-}
-
-func (s *RedisServer) signal(signal syscall.Signal) {
-	if s.server != nil {
-		_ = s.server.process.Signal(signal)
-	}
-}
-
-func (s *RedisServer) end(signal syscall.Signal) {
-	if s.server == nil {
-		return
-	}
-	s.signal(signal)
-	s.signal(syscall.SIGCONT) // a paused process does not see SIGTERM
-	select {
-	case <-s.server.exited:
-	case <-time.After(30 * time.Second):
-		_ = s.server.process.Kill()
-		<-s.server.exited
-	}
-	s.server = nil
 }

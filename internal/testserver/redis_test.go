@@ -69,7 +69,7 @@ func TestRedisPauseAndResume(t *testing.T) {
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "+PONG\r\n", line)
-	require.Contains(t, s.Log(), "Ready to accept connections")
+	require.Contains(t, s.LogEnd(), "Ready to accept connections")
 	s.Pause()
 	s.Close()
 	require.NoDirExists(t, s.Dir)

@@ -1,7 +1,6 @@
 package testserver
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,12 @@ import (
 // machine may be busy with other tests.
 const startLimit = 2 * time.Minute
 
-// Server is a running server.
+// stopLimit is how long a server may take to shut down before it is killed.
+const stopLimit = 30 * time.Second
+
+// Server is a running server. Kill leaves its data.
 type Server struct {
+	Process
 	// Addr is the address that it listens on, as host:port.
 	Addr string
 	// DSN is the data source name for the usual Go driver.
@@ -31,106 +34,77 @@ type Server struct {
 	// Dir is its data folder. Stop removes it.
 	Dir string
 
-	spec    spec
-	process *os.Process
-	exited  chan struct{}
-	log     *tail
-}
-
-// spec describes how to run a server.
-type spec struct {
-	user            *user.User // nil: the user of the test
-	dir, addr, port string
-
-	program string
-	args    []string
-	halt    os.Signal // requests a fast, clean shutdown
+	halt    syscall.Signal // requests a fast, clean shutdown
 	answers func(addr string) error
-	dsn     string
 }
 
-// newSpec returns a spec with a new folder and a free address. The server runs as the first of
-// the named users that exists, since servers refuse to run as root, or as the user of the test.
-func newSpec(name string, users ...string) (sp spec, err error) {
-	sp.halt = syscall.SIGTERM
-	if sp.addr, sp.port, err = freeAddr(); err == nil && len(users) > 0 {
-		sp.user, err = unprivileged(users...)
+// newServer returns a server with a new folder and a free address, which is not started. It runs as the first of the
+// named users that exists, since servers refuse to run as root, or as the user of the test.
+func newServer(name string, users ...string) (*Server, error) {
+	addresses, err := FreeAddresses(1)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", name, err)
+	}
+	s := &Server{Process: Process{Name: name}, Addr: addresses[0], halt: syscall.SIGTERM}
+	if len(users) > 0 {
+		s.user, err = unprivileged(users...)
 	}
 	if err == nil {
-		sp.dir, err = folder(sp.user, name)
+		s.Dir, err = folder(s.user, name)
 	}
 	if err != nil {
-		return sp, fmt.Errorf("prepare %s: %w", name, err)
+		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
-	return sp, nil
+	s.dir, s.Log = s.Dir, filepath.Join(s.Dir, "server.log")
+	return s, nil
 }
 
-// Pid returns the process id of the server, for tests that stop or kill it.
-func (s *Server) Pid() int { return s.process.Pid }
-
-// Stop stops the server, waits until it has exited and removes its folder.
-func (s *Server) Stop() {
-	_ = s.process.Signal(s.spec.halt)
-	select {
-	case <-s.exited:
-	case <-time.After(30 * time.Second):
-		_ = s.process.Kill()
-		<-s.exited
-	}
-	_ = os.RemoveAll(s.Dir)
-}
-
-// Kill ends the server with SIGKILL. Its data stays.
-func (s *Server) Kill() {
-	_ = s.process.Kill()
-	<-s.exited
-}
-
-// Restart starts a killed server again, on its data.
-func (s *Server) Restart() error {
-	again, err := launch(s.spec)
+// start starts a server in a new folder. prepare sets its program, and how it answers.
+func start(name string, users []string, prepare func(s *Server) error) (*Server, error) {
+	s, err := newServer(name, users...)
 	if err != nil {
+		return nil, err
+	}
+	if err = prepare(s); err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		_ = os.RemoveAll(s.Dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts the server, on its data, and waits until it answers. The servers of this package are running; use it
+// after Kill.
+func (s *Server) Start() error {
+	if err := s.Process.Start(); err != nil {
 		return err
 	}
-	s.process, s.exited, s.log = again.process, again.exited, again.log
-	return nil
-}
-
-// launch starts the program of sp and waits until it answers.
-func launch(sp spec) (*Server, error) {
-	s := &Server{Addr: sp.addr, DSN: sp.dsn, Dir: sp.dir, spec: sp, exited: make(chan struct{}), log: &tail{}}
-	cmd := exec.Command(sp.program, sp.args...)
-	cmd.Dir = sp.dir
-	cmd.Stdout, cmd.Stderr = s.log, s.log
-	cmd.SysProcAttr = attributes(sp.user, true)
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", sp.program, err)
-	}
-	s.process = cmd.Process
-	go func() {
-		_ = cmd.Wait()
-		close(s.exited)
-	}()
 	limit := time.After(startLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := sp.answers(sp.addr)
+		err := s.answers(s.Addr)
 		if err == nil {
-			return s, nil
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-s.exited:
-			return nil, fmt.Errorf("%s exited before it answered; its log:\n%s", sp.program, s.log)
+			return fmt.Errorf("%s exited before it answered; its log:\n%s", s.Name, s.LogEnd())
 		case <-limit:
-			_ = s.process.Kill()
-			<-s.exited
-			return nil, fmt.Errorf("%s did not answer at %s within %v: %w; its log:\n%s", sp.program, sp.addr, startLimit,
-				err, s.log)
+			s.Kill()
+			return fmt.Errorf("%s did not answer at %s within %v: %w; its log:\n%s", s.Name, s.Addr, startLimit, err,
+				s.LogEnd())
 		}
 	}
+}
+
+// Stop stops the server, waits until it has exited and removes its folder.
+func (s *Server) Stop() {
+	s.End(s.halt, stopLimit)
+	_ = os.RemoveAll(s.Dir)
 }
 
 // answers returns a check that sends a request to a server and expects an answer of n bytes
@@ -158,10 +132,9 @@ func answers(request string, n int, want string) func(addr string) error {
 }
 
 // setUp runs a program that initializes the folder of a server.
-func (sp *spec) setUp(program string, args ...string) error {
+func (s *Server) setUp(program string, args ...string) error {
 	cmd := exec.Command(program, args...)
-	cmd.Dir = sp.dir
-	cmd.SysProcAttr = attributes(sp.user, false)
+	cmd.Dir, cmd.SysProcAttr = s.Dir, attributes(s.user, false)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w; its output:\n%s", program, err, output)
 	}
@@ -197,13 +170,6 @@ func folder(u *user.User, name string) (string, error) {
 	}
 	c := credential(u)
 	return dir, os.Chown(dir, int(c.Uid), int(c.Gid))
-}
-
-// removeUnless removes the folder of a server that failed to start.
-func removeUnless(started **Server, dir string) {
-	if *started == nil {
-		_ = os.RemoveAll(dir)
-	}
 }
 
 // find returns the first executable that matches one of the patterns. Within a
@@ -265,26 +231,4 @@ func (s *Shared) Stop() {
 		s.server.Stop()
 		s.server, s.err = nil, errors.New("the shared server was stopped")
 	}
-}
-
-// tail keeps the end of a server's log for error messages.
-type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *tail) Write(p []byte) (int, error) {
-	const keep = 1 << 14
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.buf.Len() > keep {
-		l.buf.Next(l.buf.Len() - keep/2)
-	}
-	return l.buf.Write(p)
-}
-
-func (l *tail) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

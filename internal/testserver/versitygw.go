@@ -17,28 +17,22 @@ const (
 // StartVersityGW builds versitygw, an S3-compatible server, from the module in
 // folder, and starts it. The first build takes minutes; later ones use the build
 // cache. Addr is its HTTP address.
-func StartVersityGW(folderOfModule string) (s *Server, err error) {
-	sp, err := newSpec("s3")
-	if err != nil {
-		return nil, err
-	}
-	defer removeUnless(&s, sp.dir)
-	sp.program, sp.answers = filepath.Join(sp.dir, "versitygw"), serves("/health")
-	build := exec.Command("go", "build", "-C", folderOfModule, "-o", sp.program,
-		"github.com/versity/versitygw/cmd/versitygw")
-	if output, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the S3 server: %w; its output:\n%s", err, output)
-	}
-	data := filepath.Join(sp.dir, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return nil, err
-	}
-	// It stores metadata in extended attributes, which the file system must
-	// support. Its alternative, separate files, can return old metadata with new
-	// data.
-	sp.args = []string{"--access", S3User, "--secret", S3Password, "--port", sp.addr, "--quiet", "--health", "/health",
-		"posix", data}
-	return launch(sp)
+func StartVersityGW(folderOfModule string) (*Server, error) {
+	return start("s3", nil, func(s *Server) error {
+		program, data := filepath.Join(s.Dir, "versitygw"), filepath.Join(s.Dir, "data")
+		build := exec.Command("go", "build", "-C", folderOfModule, "-o", program,
+			"github.com/versity/versitygw/cmd/versitygw")
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build the S3 server: %w; its output:\n%s", err, output)
+		}
+		s.answers = serves("/health")
+		// It stores metadata in extended attributes, which the file system must
+		// support. Its alternative, separate files, can return old metadata with new
+		// data.
+		s.Args = []string{program, "--access", S3User, "--secret", S3Password, "--port", s.Addr, "--quiet", "--health",
+			"/health", "posix", data}
+		return os.Mkdir(data, 0o700)
+	})
 }
 
 // serves returns a function that requests a page of an HTTP server.

@@ -204,7 +204,7 @@ func TestHandoffIsOnDisk(t *testing.T) {
 	handed := testserver.Receive(t, granted)
 	require.GreaterOrEqual(t, answered.Since(handed.Sent), commit, "the lease has begun before the grant was on disk")
 	server.Kill()
-	testserver.Eventually(t, "the server starts", func() bool { return server.Restart() == nil })
+	testserver.Eventually(t, "the server starts", func() bool { return server.Start() == nil })
 	var status engine.Status
 	testserver.Eventually(t, "the database answers", func() (ok bool) {
 		status, err = b.Inspect(ctx, "a")

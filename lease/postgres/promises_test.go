@@ -207,7 +207,7 @@ func TestTokensSurviveKills(t *testing.T) {
 		target := granted() + 40
 		testserver.Eventually(t, "grants go on", func() bool { return granted() >= target })
 		server.Kill()
-		testserver.Eventually(t, "the server starts", func() bool { return server.Restart() == nil })
+		testserver.Eventually(t, "the server starts", func() bool { return server.Start() == nil })
 	}
 	stop()
 	wg.Wait()

@@ -116,7 +116,7 @@ func (n *nemesis) postgres(ctx context.Context) {
 			}
 			server.Kill()
 			n.report(locksName, "server killed")
-			if err := server.Restart(); err != nil {
+			if err := server.Start(); err != nil {
 				n.fail(fmt.Errorf("restart %s: %w", locksName, err))
 			}
 		}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,10 +108,16 @@ func (w *world) startMembers(ctx context.Context) error {
 	if err := os.WriteFile(settings, []byte(policies), 0o600); err != nil {
 		return err
 	}
+	free, err := testserver.FreeAddresses(2 * memberCount)
+	if err != nil {
+		return err
+	}
 	var apis, redises []string
 	for i := range memberCount {
-		m := &member{world: w, number: i, name: string(rune('a' + i)), api: w.freeAddr(i, "7420"),
-			raft: w.freeAddr(i, "7421")}
+		m := &member{world: w, number: i, name: string(rune('a' + i)), api: free[2*i], raft: free[2*i+1]}
+		if w.network.namespaces {
+			m.api, m.raft = w.network.address(i)+":7420", w.network.address(i)+":7421"
+		}
 		w.members, apis = append(w.members, m), append(apis, m.api)
 	}
 	for _, m := range w.redisNodes {
@@ -162,21 +166,6 @@ func (w *world) makeCertificates(ctx context.Context) error {
 }
 
 func (w *world) ca() string { return filepath.Join(w.tls, "ca.pem") }
-
-// freeAddr returns an address for member i: with this port in a network namespace, else
-// with a free port below the ephemeral ports.
-func (w *world) freeAddr(i int, port string) string {
-	if w.network.namespaces {
-		return net.JoinHostPort(w.network.address(i), port)
-	}
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-}
 
 // endpoints returns the API addresses of all members.
 func (w *world) endpoints() []string {
