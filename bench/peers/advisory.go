@@ -11,7 +11,7 @@ import (
 )
 
 // openAdvisory opens clients that take session-level advisory locks. Each has a connection, whose loss frees its locks.
-func openAdvisory(dsn string) opener {
+func openAdvisory(dsn string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
 		conn, err := pgx.Connect(ctx, dsn)
 		if err != nil {

@@ -34,7 +34,7 @@ func sumOf(script string) string {
 // newBare opens a baseline, the least that a lock on a majority of Redis nodes can cost: one
 // pipelined script per node with a counter, and nothing else. Do not use it as a lock: it has no
 // renewal, no waiting and no clean-up, and its tokens are not unique.
-func newBare(addresses []string) opener {
+func newBare(addresses []string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
 		c := &bareClient{owner: rand.Text()}
 		for _, client := range dialRedis(addresses) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/leased-project/leased/internal/load"
 	"github.com/leased-project/leased/internal/testserver"
 )
 
@@ -25,19 +26,22 @@ type Cluster struct {
 	// Endpoints are the addresses for clients, one for each server.
 	Endpoints []string
 	Dir       string
+
+	program string // of the servers
+	open    load.Target
+	ready   func(ctx context.Context) error // waits until the servers grant locks
 }
 
-// Launch starts a cluster in a new folder: start adds the servers, and ready waits until they grant locks. If that
-// fails, the error has the output of the servers.
-func (c *Cluster) Launch(ctx context.Context, dir, name string, start,
-	ready func(ctx context.Context) error) (err error) {
+// Launch starts a cluster in a new folder: start adds the servers, and sets what else a cluster has. If that fails, the
+// error has the output of the servers.
+func (c *Cluster) Launch(ctx context.Context, dir, name string, start func(ctx context.Context) error) (err error) {
 	if c.Dir, err = os.MkdirTemp(dir, name+"-"); err == nil {
 		err = start(ctx)
 	}
 	if err == nil {
 		limited, cancel := context.WithTimeout(ctx, startTime)
 		defer cancel()
-		err = ready(limited)
+		err = c.ready(limited)
 	}
 	if err != nil {
 		err = fmt.Errorf("start %s: %w", name, c.Explain(err))
@@ -45,6 +49,9 @@ func (c *Cluster) Launch(ctx context.Context, dir, name string, start,
 	}
 	return err
 }
+
+// Open implements [Peer].
+func (c *Cluster) Open(ctx context.Context) (load.Client, error) { return c.open(ctx) }
 
 // Add starts a server, with its output in the folder.
 func (c *Cluster) Add(name, program string, args ...string) error {
@@ -64,6 +71,25 @@ func (c *Cluster) Wait(ctx context.Context, check func(i int) error) error {
 		}
 	}
 	return nil
+}
+
+// killFirst kills the first server that leads.
+func (c *Cluster) killFirst(leads func(i int) bool) error {
+	for i := range c.Servers {
+		if leads(i) {
+			c.Servers[i].Kill()
+			return nil
+		}
+	}
+	return errors.New("no server leads")
+}
+
+// Restore starts killed servers again, and waits until all grant locks.
+func (c *Cluster) Restore(ctx context.Context) error {
+	if err := c.Restart(); err != nil {
+		return err
+	}
+	return c.ready(ctx)
 }
 
 // Address returns the endpoints for a process that attaches to the cluster.

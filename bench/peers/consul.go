@@ -5,24 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-cleanhttp"
 
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
-const (
-	// maxConnections is the number of connections that a server accepts from one host. The
-	// default is less than the number of workers.
-	maxConnections = 4096
-)
+// maxConnections is the number of connections that a server accepts from one host. The
+// default is less than the number of workers.
+const maxConnections = 4096
 
 // consulProgram is the server. The first build on a machine takes minutes.
 var consulProgram = &Program{Module: benchModule, Folder: "peers/consul/server", Package: "github.com/hashicorp/consul"}
@@ -33,15 +30,11 @@ var consulProgram = &Program{Module: benchModule, Folder: "peers/consul/server",
 // since its dependencies are many and old.
 func consulKind() Kind {
 	return Kind{Name: "consul", Start: startConsul, ClientPerWorker: true,
-		Attach: attach(func(endpoints []string) load.Target { return &consulTarget{endpoints: endpoints} })}
+		Attach: attach(openConsul)}
 }
 
 // consulCluster is three running servers.
-type consulCluster struct {
-	consulTarget
-	Cluster
-	program string
-}
+type consulCluster struct{ Cluster }
 
 var _ Peer = (*consulCluster)(nil)
 
@@ -52,19 +45,24 @@ func startConsul(ctx context.Context, dir string) (Peer, error) {
 			return err
 		}
 		return c.startServers()
-	}, c.ready)
+	})
 }
 
 // startServers writes the configurations and starts the servers. The settings are the
 // defaults, with these exceptions: timeouts of Raft for production, and a higher limit on the
 // connections from one host, since each waiting request has one.
 func (c *consulCluster) startServers() error {
-	addresses, err := FreeAddresses(3 * nodes)
+	addresses, err := testserver.FreeAddresses(3 * nodes)
 	if err != nil {
 		return err
 	}
-	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
+	c.Endpoints, c.open = addresses[:nodes], openConsul(addresses[:nodes])
+	var each []load.Target // of one server
+	c.ready = func(ctx context.Context) error {
+		return c.Wait(ctx, func(i int) error { return tryOnce(ctx, each[i]) })
+	}
 	for i := range nodes {
+		each = append(each, openConsul(c.Endpoints[i:i+1]))
 		name := "n" + strconv.Itoa(i)
 		text, err := json.Marshal(map[string]any{
 			"server": true, "bootstrap_expect": nodes, "node_name": name, "data_dir": filepath.Join(c.Dir, name),
@@ -97,13 +95,6 @@ func port(address string) int {
 	return n
 }
 
-// ready waits until every server grants locks.
-func (c *consulCluster) ready(ctx context.Context) error {
-	return c.Wait(ctx, func(i int) error {
-		return tryOnce(ctx, func(context.Context) (load.Client, error) { return c.openAt(i) })
-	})
-}
-
 // Version implements [Peer].
 func (c *consulCluster) Version() string {
 	return firstLine("Consul ", c.program, "version") + ", " + Library("api", "github.com/hashicorp/consul/api")
@@ -117,48 +108,25 @@ const (
 	idleConnections = 1024
 )
 
-// consulTarget opens sessions of the servers. The sessions are shared out among the servers.
-type consulTarget struct {
-	endpoints []string
-	opened    atomic.Int64
-	transport consulTransport
-}
-
-// consulTransport has the connections of a process.
-type consulTransport struct {
-	once sync.Once
-	http *http.Transport
-}
-
-func (t *consulTransport) get() *http.Transport {
-	t.once.Do(func() {
-		t.http = cleanhttp.DefaultPooledTransport()
-		t.http.MaxIdleConns, t.http.MaxIdleConnsPerHost = 0, idleConnections
-	})
-	return t.http
-}
-
-// Name implements [load.Target].
-func (t *consulTarget) Name() string { return "consul" }
-
-// Open implements [load.Target].
-func (t *consulTarget) Open(context.Context) (load.Client, error) {
-	return t.openAt(int(t.opened.Add(1)) % len(t.endpoints))
-}
-
-// openAt opens a session through one server, and keeps it alive.
-func (t *consulTarget) openAt(endpoint int) (*consulWorker, error) {
-	client, err := api.NewClient(&api.Config{Address: t.endpoints[endpoint], Transport: t.transport.get()})
-	if err != nil {
-		return nil, err
+// openConsul opens sessions, which are shared out among the servers. They share the connections of the process.
+func openConsul(endpoints []string) load.Target {
+	transport := cleanhttp.DefaultPooledTransport()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, idleConnections
+	var opened atomic.Uint64
+	return func(context.Context) (load.Client, error) {
+		address := endpoints[opened.Add(1)%uint64(len(endpoints))]
+		client, err := api.NewClient(&api.Config{Address: address, Transport: transport})
+		if err != nil {
+			return nil, err
+		}
+		id, _, err := client.Session().Create(&api.SessionEntry{Name: "bench", TTL: sessionTTL}, nil)
+		if err != nil {
+			return nil, err
+		}
+		w := &consulWorker{client: client, session: id, closed: make(chan struct{}), ended: make(chan error, 1)}
+		go func() { w.ended <- client.Session().RenewPeriodic(sessionTTL, id, nil, w.closed) }()
+		return w, nil
 	}
-	id, _, err := client.Session().Create(&api.SessionEntry{Name: "bench", TTL: sessionTTL}, nil)
-	if err != nil {
-		return nil, err
-	}
-	w := &consulWorker{client: client, session: id, closed: make(chan struct{}), ended: make(chan error, 1)}
-	go func() { w.ended <- client.Session().RenewPeriodic(sessionTTL, id, nil, w.closed) }()
-	return w, nil
 }
 
 // consulWorker takes locks with a session.

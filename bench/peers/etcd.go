@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 const dialTimeout = time.Minute
@@ -27,16 +28,12 @@ func etcdKind() Kind {
 		Start:           startEtcd,
 		ClientPerWorker: true,
 		Workloads:       []string{"W1", "W2", "W3", "W4", "W6"},
-		Attach:          attach(func(endpoints []string) load.Target { return &etcdTarget{endpoints: endpoints} }),
+		Attach:          attach(openEtcd),
 	}
 }
 
 // etcdCluster is three running servers.
-type etcdCluster struct {
-	etcdTarget
-	Cluster
-	program string
-}
+type etcdCluster struct{ Cluster }
 
 var _ Killer = (*etcdCluster)(nil)
 
@@ -48,15 +45,15 @@ func startEtcd(ctx context.Context, dir string) (Peer, error) {
 			return err
 		}
 		return c.startServers()
-	}, c.ready)
+	})
 }
 
 func (c *etcdCluster) startServers() error {
-	addresses, err := FreeAddresses(2 * nodes)
+	addresses, err := testserver.FreeAddresses(2 * nodes)
 	if err != nil {
 		return err
 	}
-	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
+	c.Endpoints, c.open, c.ready = addresses[:nodes], openEtcd(addresses[:nodes]), c.awaitLeader
 	var initial []string
 	for i := range nodes {
 		initial = append(initial, fmt.Sprintf("n%d=http://%s", i, addresses[nodes+i]))
@@ -73,15 +70,15 @@ func (c *etcdCluster) startServers() error {
 	return nil
 }
 
-// ready waits until every server knows the leader, and then for a grant.
-func (c *etcdCluster) ready(ctx context.Context) error {
-	client, err := c.dial()
+// awaitLeader waits until every server knows the leader, and then for a grant.
+func (c *etcdCluster) awaitLeader(ctx context.Context) error {
+	client, err := dialEtcd(c.Endpoints)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if err := c.Wait(ctx, func(i int) error {
-		status, err := client.Status(ctx, c.endpoints[i])
+		status, err := client.Status(ctx, c.Endpoints[i])
 		if err == nil && status.Leader == 0 {
 			err = errors.New("it has no leader")
 		}
@@ -89,7 +86,7 @@ func (c *etcdCluster) ready(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return tryOnce(ctx, c.Open)
+	return tryOnce(ctx, c.open)
 }
 
 // Version implements [Peer].
@@ -97,62 +94,43 @@ func (c *etcdCluster) Version() string { return firstLine("etcd Version: ", c.pr
 
 // KillLeader implements [Killer].
 func (c *etcdCluster) KillLeader(ctx context.Context) error {
-	client, err := c.dial()
+	client, err := dialEtcd(c.Endpoints)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	for i, endpoint := range c.endpoints {
-		if status, err := client.Status(ctx, endpoint); err == nil && status.Leader == status.Header.MemberId {
-			c.Servers[i].Kill()
-			return nil
+	return c.killFirst(func(i int) bool {
+		status, err := client.Status(ctx, c.Endpoints[i])
+		return err == nil && status.Leader == status.Header.MemberId
+	})
+}
+
+func dialEtcd(endpoints []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialTimeout: dialTimeout})
+}
+
+// openEtcd opens clients as a process uses the cluster: its workers share one client, and each has a session.
+func openEtcd(endpoints []string) load.Target {
+	client := &shared[*clientv3.Client]{} // used by the sessions
+	leave := func() { client.leave(func(c *clientv3.Client) { _ = c.Close() }) }
+	return func(context.Context) (load.Client, error) {
+		c, err := client.use(func() (*clientv3.Client, error) { return dialEtcd(endpoints) })
+		if err != nil {
+			return nil, err
 		}
+		session, err := concurrency.NewSession(c)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		return &etcdWorker{session, leave}, nil
 	}
-	return errors.New("no server of etcd leads")
 }
-
-// Restore implements [Killer].
-func (c *etcdCluster) Restore(ctx context.Context) error {
-	if err := c.Restart(); err != nil {
-		return err
-	}
-	return c.ready(ctx)
-}
-
-// etcdTarget is the cluster as a process uses it: its workers share one client, and each has
-// a session.
-type etcdTarget struct {
-	endpoints []string
-	client    shared[*clientv3.Client] // used by the sessions
-}
-
-// Name implements [load.Target].
-func (t *etcdTarget) Name() string { return "etcd" }
-
-func (t *etcdTarget) dial() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: t.endpoints, Logger: zap.NewNop(), DialTimeout: dialTimeout})
-}
-
-// Open implements [load.Target].
-func (t *etcdTarget) Open(context.Context) (load.Client, error) {
-	client, err := t.client.use(t.dial)
-	if err != nil {
-		return nil, err
-	}
-	session, err := concurrency.NewSession(client)
-	if err != nil {
-		t.leave()
-		return nil, err
-	}
-	return &etcdWorker{t, session}, nil
-}
-
-func (t *etcdTarget) leave() { t.client.leave(func(c *clientv3.Client) { _ = c.Close() }) }
 
 // etcdWorker takes locks with a session.
 type etcdWorker struct {
-	target  *etcdTarget
 	session *concurrency.Session
+	leave   func() // the client
 }
 
 // Acquire implements [load.Client].
@@ -166,6 +144,6 @@ func (w *etcdWorker) Acquire(ctx context.Context, name string) (load.Held, error
 
 // Close implements [load.Client].
 func (w *etcdWorker) Close(context.Context) error {
-	defer w.target.leave()
+	defer w.leave()
 	return w.session.Close()
 }

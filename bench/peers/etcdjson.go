@@ -3,64 +3,38 @@ package peers
 import (
 	"context"
 	"encoding/base64"
-	"sync/atomic"
 
 	"github.com/leased-project/leased/internal/load"
 )
 
-// etcdJSON is the name of etcd through its JSON gateway.
-const etcdJSON = "etcd-json"
-
-// etcdJSONKind returns etcd as a program without a client library uses it: each client has a connection to one of
-// the servers, and a lease.
+// etcdJSONKind returns etcd through its JSON gateway, as a program without a client library uses it: each client has a
+// connection to one of the servers, and a lease.
 func etcdJSONKind() Kind {
 	k := etcdKind()
-	start := k.Start
-	k.Name, k.Workloads = etcdJSON, []string{"W7"}
+	k.Name, k.Workloads, k.Attach = "etcd-json", []string{"W7"}, attach(openEtcdJSON)
 	k.Start = func(ctx context.Context, dir string) (Peer, error) {
-		peer, err := start(ctx, dir)
-		if err != nil {
-			return peer, err
-		}
+		peer, err := startEtcd(ctx, dir)
 		c := peer.(*etcdCluster)
-		return &etcdGateway{c, etcdJSONTarget{endpoints: c.endpoints}}, nil
+		c.open = openEtcdJSON(c.Endpoints)
+		return c, err
 	}
-	k.Attach = attach(func(endpoints []string) load.Target { return &etcdJSONTarget{endpoints: endpoints} })
 	return k
 }
 
-// etcdGateway is etcd with clients of its gateway.
-type etcdGateway struct {
-	*etcdCluster
-	gateway etcdJSONTarget
-}
-
-// Name implements [load.Target].
-func (g *etcdGateway) Name() string { return etcdJSON }
-
-// Open implements [load.Target].
-func (g *etcdGateway) Open(ctx context.Context) (load.Client, error) { return g.gateway.Open(ctx) }
-
-// etcdJSONTarget opens clients of the gateway.
-type etcdJSONTarget struct {
-	endpoints []string
-	opened    atomic.Int64
-}
-
-// Name implements [load.Target].
-func (t *etcdJSONTarget) Name() string { return etcdJSON }
-
-// Open implements [load.Target].
-func (t *etcdJSONTarget) Open(ctx context.Context) (load.Client, error) {
-	c := &etcdJSONClient{jsonClient: newJSONClient(t.endpoints, t.opened.Add(1), "/v3/")}
-	var granted struct {
-		ID string `json:"ID"`
+// openEtcdJSON opens clients of the gateway.
+func openEtcdJSON(endpoints []string) load.Target {
+	next := jsonClients(endpoints, "/v3/")
+	return func(ctx context.Context) (load.Client, error) {
+		c := &etcdJSONClient{jsonClient: next()}
+		var granted struct {
+			ID string `json:"ID"`
+		}
+		if err := c.post(ctx, "lease/grant", map[string]any{"TTL": int(jsonTTL.Seconds())}, &granted); err != nil {
+			return nil, err
+		}
+		c.lease = granted.ID
+		return c, nil
 	}
-	if err := c.post(ctx, "lease/grant", map[string]any{"TTL": int(jsonTTL.Seconds())}, &granted); err != nil {
-		return nil, err
-	}
-	c.lease = granted.ID
-	return c, nil
 }
 
 type etcdJSONClient struct {

@@ -40,7 +40,7 @@ func guardedKinds(locks Kind) []Kind {
 				service.Stop()
 				return nil, err
 			}
-			return &guardedPeer{Peer: service, name: name, databases: databases, db: db, gated: gated, pairs: pairs}, nil
+			return &guardedPeer{Peer: service, databases: databases, db: db, gated: gated, pairs: pairs}, nil
 		}}
 	}
 	return []Kind{
@@ -100,14 +100,10 @@ func (d *database) write(ctx context.Context, gated bool, name string, token uin
 // guardedPeer is leased and PostgreSQL.
 type guardedPeer struct {
 	Peer
-	name         string
 	databases    *shared[*database]
 	db           *database
 	gated, pairs bool
 }
-
-// Name implements [load.Target].
-func (p *guardedPeer) Name() string { return p.name }
 
 // Pids implements [Peer].
 func (p *guardedPeer) Pids() []int { return append(p.Peer.Pids(), Tree(p.db.server.Pid())...) }
@@ -118,7 +114,7 @@ func (p *guardedPeer) Stop() {
 	p.Peer.Stop()
 }
 
-// Open implements [load.Target].
+// Open implements [Peer].
 func (p *guardedPeer) Open(ctx context.Context) (load.Client, error) {
 	locks, err := p.Peer.Open(ctx)
 	if err != nil {

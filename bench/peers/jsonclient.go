@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,9 +24,12 @@ type jsonClient struct {
 	request       []byte
 }
 
-// newJSONClient returns the nth client.
-func newJSONClient(endpoints []string, n int64, path string) *jsonClient {
-	return &jsonClient{address: endpoints[n%int64(len(endpoints))], path: path}
+// jsonClients returns a function that makes clients of one server after the other.
+func jsonClients(endpoints []string, path string) func() *jsonClient {
+	var made atomic.Uint64
+	return func() *jsonClient {
+		return &jsonClient{address: endpoints[made.Add(1)%uint64(len(endpoints))], path: path}
+	}
 }
 
 // Close implements [load.Client].

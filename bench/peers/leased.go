@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	leasedv1 "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/load"
 )
 
@@ -70,13 +69,9 @@ func leasedKind(name string, servers *leasedServers, workloads ...string) Kind {
 			if err != nil {
 				return nil, err
 			}
-			p := &leasedPeer{Target: targetOf(name, s.Endpoints), service: s, servers: servers}
-			if servers.nodes > 0 {
-				return &redisPeer{p}, nil
-			}
-			return p, nil
+			return &Leased{s, targetOf(name)(s.Endpoints), servers}, nil
 		},
-		Attach: attach(func(endpoints []string) load.Target { return targetOf(name, endpoints) }),
+		Attach: attach(targetOf(name)),
 	}
 }
 
@@ -87,72 +82,26 @@ type leasedServers struct {
 	shared[*service]
 }
 
-// leasedPeer is a running service, used in one way.
-type leasedPeer struct {
-	load.Target
-	service *service
+// Leased is a running service, used in one way. A member's number is its index in Pids.
+type Leased struct {
+	*service
+	open    load.Target
 	servers *leasedServers
 }
 
-// redisPeer is a running service with Redis nodes.
-type redisPeer struct{ *leasedPeer }
+var _ Killer = (*Leased)(nil)
 
-var (
-	_ Killer         = (*leasedPeer)(nil)
-	_ Members        = (*leasedPeer)(nil)
-	_ MemoryReporter = (*redisPeer)(nil)
-)
-
-// Address implements [Peer].
-func (p *leasedPeer) Address() string { return p.service.Address() }
-
-// Pids implements [Peer].
-func (p *leasedPeer) Pids() []int { return p.service.pids() }
-
-// Version implements [Peer].
-func (p *leasedPeer) Version() string { return firstLine("leased ", p.service.program, "version") }
-
-// KillLeader implements [Killer].
-func (p *leasedPeer) KillLeader(ctx context.Context) error {
-	leader, err := p.service.leader(ctx)
-	if err != nil {
-		return err
-	}
-	p.service.Servers[leader].Kill()
-	return nil
-}
-
-// Leader implements [Members].
-func (p *leasedPeer) Leader(ctx context.Context) (int, error) { return p.service.leader(ctx) }
-
-// API implements [Members].
-func (p *leasedPeer) API(member int) string { return p.service.Endpoints[member] }
-
-// Profile implements [Members].
-func (p *leasedPeer) Profile(member int) string { return p.service.profiles[member] }
-
-// Snapshot implements [Members].
-func (p *leasedPeer) Snapshot(ctx context.Context, member int) error {
-	return callMember(p.API(member), func(service leasedv1.ClusterServiceClient) error {
-		stream, err := service.SaveSnapshot(ctx, &leasedv1.SaveSnapshotRequest{})
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		return err
-	})
-}
-
-// Restore implements [Killer].
-func (p *leasedPeer) Restore(ctx context.Context) error { return p.service.restore(ctx) }
+// Open implements [Peer].
+func (p *Leased) Open(ctx context.Context) (load.Client, error) { return p.open(ctx) }
 
 // Stop implements [Peer].
-func (p *leasedPeer) Stop() { p.servers.leave((*service).stop) }
+func (p *Leased) Stop() { p.servers.leave((*service).stop) }
 
 // Memory returns the bytes that each Redis node uses for its data, without the buffers of
-// connections. It implements [MemoryReporter]: for the few leases that are held in
-// Redis, the memory of the processes is too coarse.
-func (p *redisPeer) Memory(ctx context.Context) (all []int64, err error) {
-	for _, node := range p.service.redis {
+// connections: for the few leases that are held in Redis, the memory of the processes is too coarse.
+// It returns nothing if there are no Redis nodes.
+func (p *Leased) Memory(ctx context.Context) (all []int64, err error) {
+	for _, node := range p.redis {
 		c := redis.NewClient(&redis.Options{Addr: node.Addr})
 		text, err := c.Info(ctx, "memory").Result()
 		_ = c.Close()

@@ -1,7 +1,9 @@
 package peers
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,7 +17,10 @@ func TestUsedMemory(t *testing.T) {
 
 func TestTargetOf(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
 	for _, name := range []string{Correctness, JSON, Direct, Member} {
-		require.Equal(t, name, targetOf(name, []string{"127.0.0.1:1"}).Name())
+		_, err := targetOf(name)([]string{"127.0.0.1:1"})(ctx)
+		require.Error(t, err, "%s: nothing listens there", name)
 	}
 }

@@ -10,61 +10,37 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// leaseTarget opens clients of a service with their default settings.
-type leaseTarget struct {
-	name         string
-	endpoints    []string
-	prefix       string // of the names of locks, which selects the mode
-	withoutRedis bool
-}
-
-func targetOf(name string, endpoints []string) load.Target {
-	if name == JSON {
-		return &jsonTarget{endpoints: endpoints}
-	}
-	t := &leaseTarget{name: name, endpoints: endpoints, prefix: efficiencyPrefix}
+// targetOf returns how the clients of a target of a service are opened, with their default settings.
+func targetOf(name string) func(endpoints []string) load.Target {
+	options, prefix := []client.Option{client.WithLogger(slog.New(slog.DiscardHandler))}, efficiencyPrefix
 	switch name {
+	case JSON:
+		return openJSON
 	case Correctness:
-		t.prefix = correctnessPrefix
+		prefix = correctnessPrefix
 	case Member:
-		t.withoutRedis = true
-	}
-	return t
-}
-
-// Name implements [load.Target].
-func (t *leaseTarget) Name() string { return t.name }
-
-// Open implements [load.Target].
-func (t *leaseTarget) Open(ctx context.Context) (load.Client, error) {
-	c, err := client.Dial(ctx, t.endpoints, t.options()...)
-	if err != nil {
-		return nil, err
-	}
-	return &leaseClient{c, t.prefix}, nil
-}
-
-func (t *leaseTarget) options() []client.Option {
-	options := []client.Option{client.WithLogger(slog.New(slog.DiscardHandler))}
-	if t.withoutRedis {
 		options = append(options, client.WithoutRedis())
 	}
-	return options
+	return func(endpoints []string) load.Target {
+		return func(ctx context.Context) (load.Client, error) {
+			c, err := client.Dial(ctx, endpoints, options...)
+			if err != nil {
+				return nil, err
+			}
+			return &leaseClient{c, prefix}, nil
+		}
+	}
 }
 
-// tryOnce acquires and releases a lock with a new client. It fails while the policies of
-// a new service do not give the lock its mode yet.
-func (t *leaseTarget) tryOnce(ctx context.Context) error {
-	c, err := client.Dial(ctx, t.endpoints, t.options()...)
+// grants takes and releases a lock with a new client. It fails while the policies of a new
+// service do not give the lock its mode yet.
+func (s *service) grants(ctx context.Context, prefix string, mode lease.Mode) error {
+	c, err := client.Dial(ctx, s.Endpoints, client.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	mode := lease.Correctness
-	if t.prefix == efficiencyPrefix {
-		mode = lease.Efficiency
-	}
-	l, err := c.Acquire(ctx, fencing.Resource(t.prefix+"ready"), lease.WithMode(mode))
+	l, err := c.Acquire(ctx, fencing.Resource(prefix+"ready"), lease.WithMode(mode))
 	if err != nil {
 		return err
 	}

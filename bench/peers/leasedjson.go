@@ -3,28 +3,21 @@ package peers
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/leased-project/leased/internal/load"
 )
 
-// jsonTarget uses the JSON API, as a program without a client library does: each client
+// openJSON opens clients of the JSON API, as a program without a client library uses it: each
 // has a connection to one of the members, and a session.
-type jsonTarget struct {
-	endpoints []string
-	opened    atomic.Int64
-}
-
-// Name implements [load.Target].
-func (t *jsonTarget) Name() string { return JSON }
-
-// Open implements [load.Target].
-func (t *jsonTarget) Open(ctx context.Context) (load.Client, error) {
-	c := &leasedJSONClient{jsonClient: newJSONClient(t.endpoints, t.opened.Add(1), "/v1/")}
-	if err := c.post(ctx, "open-session", map[string]any{"ttl": jsonTTL.String()}, &c.session); err != nil {
-		return nil, err
+func openJSON(endpoints []string) load.Target {
+	next := jsonClients(endpoints, "/v1/")
+	return func(ctx context.Context) (load.Client, error) {
+		c := &leasedJSONClient{jsonClient: next()}
+		if err := c.post(ctx, "open-session", map[string]any{"ttl": jsonTTL.String()}, &c.session); err != nil {
+			return nil, err
+		}
+		return c, nil
 	}
-	return c, nil
 }
 
 type leasedJSONClient struct {

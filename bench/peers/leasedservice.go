@@ -14,6 +14,7 @@ import (
 
 	leasedv1 "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
 )
 
 const (
@@ -25,14 +26,15 @@ const (
 // service is three members on this machine.
 type service struct {
 	Cluster
-	program  string
-	profiles []string // addresses of the profiles of the members
+	// Profiles are the addresses of the members for CPU profiles, as net/http/pprof serves them.
+	Profiles []string
 	redis    []*testserver.RedisServer
 }
 
 // startService starts members with a number of Redis nodes.
 func startService(ctx context.Context, dir string, program *Program, nodes int) (*service, error) {
 	s := &service{}
+	s.ready = s.serves
 	err := s.Launch(ctx, dir, "leased", func(ctx context.Context) (err error) {
 		if s.program, err = program.Path(ctx, dir); err != nil {
 			return err
@@ -45,7 +47,7 @@ func startService(ctx context.Context, dir string, program *Program, nodes int) 
 			s.redis = append(s.redis, node)
 		}
 		return s.startMembers()
-	}, s.ready)
+	})
 	if err != nil {
 		s.stop()
 	}
@@ -65,18 +67,18 @@ func (s *service) startMembers() error {
 	for _, node := range s.redis {
 		nodes = append(nodes, node.Addr)
 	}
-	addresses, err := FreeAddresses(3 * members)
+	addresses, err := testserver.FreeAddresses(3 * members)
 	if err != nil {
 		return err
 	}
-	s.Endpoints, s.profiles = addresses[:members], addresses[2*members:]
+	s.Endpoints, s.Profiles = addresses[:members], addresses[2*members:]
 	for i := range members {
 		id := string(rune('a' + i))
 		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.Dir, id),
 			"--listen=" + s.Endpoints[i],
 			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members),
 			"--join=" + strings.Join(s.Endpoints, ","),
-			"--pprof-listen=" + s.profiles[i]}
+			"--pprof-listen=" + s.Profiles[i]}
 		if len(nodes) > 0 {
 			args = append(args, "--redis="+strings.Join(nodes, ","))
 		}
@@ -87,30 +89,28 @@ func (s *service) startMembers() error {
 	return nil
 }
 
-// ready waits until the service grants locks of its modes.
-func (s *service) ready(ctx context.Context) error {
-	prefixes := []string{correctnessPrefix}
+// serves waits until the service grants locks of its modes.
+func (s *service) serves(ctx context.Context) error {
+	modes := map[string]lease.Mode{correctnessPrefix: lease.Correctness}
 	if len(s.redis) > 0 {
-		prefixes = append(prefixes, efficiencyPrefix)
+		modes[efficiencyPrefix] = lease.Efficiency
 	}
-	for _, prefix := range prefixes {
-		t := &leaseTarget{prefix: prefix, endpoints: s.Endpoints}
-		for {
-			err := t.tryOnce(ctx)
-			if err == nil {
-				break
-			}
+	for prefix, mode := range modes {
+		for err := s.grants(ctx, prefix, mode); err != nil; err = s.grants(ctx, prefix, mode) {
 			if ctx.Err() != nil {
 				return errors.Join(err, ctx.Err())
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(2 * pollTime)
 		}
 	}
 	return nil
 }
 
-// leader returns the position of the member that leads.
-func (s *service) leader(ctx context.Context) (int, error) {
+// Version implements [Peer].
+func (s *service) Version() string { return firstLine("leased ", s.program, "version") }
+
+// Leader returns the number of the member that leads.
+func (s *service) Leader(ctx context.Context) (int, error) {
 	for i, endpoint := range s.Endpoints {
 		if s.Servers[i].Pid() == 0 {
 			continue
@@ -121,6 +121,27 @@ func (s *service) leader(ctx context.Context) (int, error) {
 		}
 	}
 	return 0, errors.New("no member of leased leads")
+}
+
+// KillLeader implements [Killer].
+func (s *service) KillLeader(ctx context.Context) error {
+	leader, err := s.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	s.Servers[leader].Kill()
+	return nil
+}
+
+// Snapshot makes a member take a snapshot, and returns when it begins to send it.
+func (s *service) Snapshot(ctx context.Context, member int) error {
+	return callMember(s.Endpoints[member], func(service leasedv1.ClusterServiceClient) error {
+		stream, err := service.SaveSnapshot(ctx, &leasedv1.SaveSnapshotRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	})
 }
 
 func statusOf(ctx context.Context, endpoint string) (status *leasedv1.StatusResponse, err error) {
@@ -141,8 +162,8 @@ func callMember(endpoint string, do func(leasedv1.ClusterServiceClient) error) e
 	return do(leasedv1.NewClusterServiceClient(conn))
 }
 
-// restore starts killed members, and waits until they follow the leader's log.
-func (s *service) restore(ctx context.Context) error {
+// Restore starts killed members, and waits until they follow the leader's log.
+func (s *service) Restore(ctx context.Context) error {
 	if err := s.Restart(); err != nil {
 		return err
 	}
@@ -155,8 +176,9 @@ func (s *service) restore(ctx context.Context) error {
 	})
 }
 
-func (s *service) pids() []int {
-	pids := s.Pids()
+// Pids returns the process ids of the members, and of the Redis nodes.
+func (s *service) Pids() []int {
+	pids := s.Servers.Pids()
 	for _, node := range s.redis {
 		pids = append(pids, node.Pid())
 	}

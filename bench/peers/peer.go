@@ -1,9 +1,9 @@
 // Package peers has the lock services that are compared. It starts their real servers on loopback and uses the client
 // library that their users use.
 //
-// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running servers; [Killer], [Members]
-// and [MemoryReporter], peers that can do more; [Cluster], how servers run; [Kinds], the table. Each
-// service has files with its name.
+// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running servers; [Killer], one
+// with a leader; [Leased], our own, which can be observed; [Cluster], how servers run; [Kinds], the table. Each service
+// has files with its name.
 package peers
 
 import (
@@ -39,7 +39,8 @@ type Kind struct {
 
 // Peer is a lock service with running servers.
 type Peer interface {
-	load.Target
+	// Open is a load.Target.
+	Open(ctx context.Context) (load.Client, error)
 	// Address says where the servers are, for Kind.Attach.
 	Address() string
 	// Pids returns the process ids of the running servers.
@@ -60,27 +61,6 @@ type Killer interface {
 	Restore(ctx context.Context) error
 }
 
-// Members is a leased cluster, the peer whose members can be observed. A member's number is its
-// index in Pids.
-type Members interface {
-	Peer
-	// Leader returns the number of the member that leads.
-	Leader(ctx context.Context) (int, error)
-	// API returns the address of a member for clients, which also has its metrics.
-	API(member int) string
-	// Profile returns the address of a member for CPU profiles, as net/http/pprof serves them.
-	Profile(member int) string
-	// Snapshot makes a member take a snapshot, and returns when it begins to send it.
-	Snapshot(ctx context.Context, member int) error
-}
-
-// MemoryReporter is a peer that knows the memory of its data better than the kernel does.
-type MemoryReporter interface {
-	Peer
-	// Memory returns the bytes that each server uses.
-	Memory(ctx context.Context) ([]int64, error)
-}
-
 // Kinds returns the table of the services, in the order of measurement within a round. Program is that of leased, or
 // empty to build it.
 func Kinds(program string) []Kind {
@@ -91,21 +71,6 @@ func Kinds(program string) []Kind {
 
 // nodes is the number of servers of a replicated service.
 const nodes = 3
-
-// opener opens a client of running servers.
-type opener func(ctx context.Context) (load.Client, error)
-
-// named is a target with a name and nothing else.
-type named struct {
-	name string
-	open opener
-}
-
-// Name implements [load.Target].
-func (t named) Name() string { return t.name }
-
-// Open implements [load.Target].
-func (t named) Open(ctx context.Context) (load.Client, error) { return t.open(ctx) }
 
 // lock is a held lock.
 type lock struct {
@@ -131,7 +96,7 @@ func attach(newTarget func(addresses []string) load.Target) func(string) (load.T
 }
 
 // tryOnce takes and releases a lock with a new client.
-func tryOnce(ctx context.Context, open func(context.Context) (load.Client, error)) error {
+func tryOnce(ctx context.Context, open load.Target) error {
 	client, err := open(ctx)
 	if err != nil {
 		return err

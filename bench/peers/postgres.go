@@ -25,11 +25,10 @@ func postgresKinds() []Kind {
 }
 
 // postgresKind returns a way to use a server that has run a script.
-func postgresKind(name string, open func(dsn string) opener, script string) Kind {
-	target := func(dsn string) load.Target { return named{name, open(dsn)} }
+func postgresKind(name string, open func(dsn string) load.Target, script string) Kind {
 	return Kind{
 		Name:   name,
-		Attach: func(dsn string) (load.Target, error) { return target(dsn), nil },
+		Attach: func(dsn string) (load.Target, error) { return open(dsn), nil },
 		Start: func(ctx context.Context, _ string) (Peer, error) {
 			s, err := testserver.StartDurablePostgres()
 			if err != nil {
@@ -39,15 +38,15 @@ func postgresKind(name string, open func(dsn string) opener, script string) Kind
 				s.Stop()
 				return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
 			}
-			return &postgresServer{target(s.DSN), s}, nil
+			return &postgresServer{s, open(s.DSN)}, nil
 		},
 	}
 }
 
 // postgresServer is a running server.
 type postgresServer struct {
-	load.Target
 	*testserver.Server
+	open load.Target
 }
 
 var _ Peer = (*postgresServer)(nil)
@@ -61,6 +60,9 @@ func runScript(ctx context.Context, dsn, script string) error {
 	_, err = conn.Exec(ctx, script)
 	return err
 }
+
+// Open implements [Peer].
+func (s *postgresServer) Open(ctx context.Context) (load.Client, error) { return s.open(ctx) }
 
 // Address implements [Peer].
 func (s *postgresServer) Address() string { return s.DSN }
@@ -80,7 +82,7 @@ func (s *postgresServer) Version() string {
 }
 
 // openPostgresEngine opens clients of the engine lease/postgres.
-func openPostgresEngine(dsn string) opener {
+func openPostgresEngine(dsn string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
 		pool, err := openPool(ctx, dsn)
 		if err != nil {

@@ -4,29 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/leased-project/leased/internal/testserver"
 )
-
-// logEnd is how much of a server's output an error shows.
-const logEnd = 2000
-
-// FreeAddresses returns loopback addresses that no process listens on.
-func FreeAddresses(n int) (addresses []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses, nil
-}
 
 // Servers are the servers of one service.
 type Servers []*testserver.Process
@@ -64,8 +47,7 @@ func (s Servers) Kill() {
 // Explain appends the tail of the servers' output to an error.
 func (s Servers) Explain(err error) error {
 	for _, p := range s {
-		text, _ := os.ReadFile(p.Log)
-		err = errors.Join(err, fmt.Errorf("output of %s:\n%s", p.Name, text[max(0, len(text)-logEnd):]))
+		err = errors.Join(err, fmt.Errorf("output of %s:\n%s", p.Name, p.LogEnd()))
 	}
 	return err
 }

@@ -37,11 +37,3 @@ func TestTree(t *testing.T) {
 	require.Equal(t, []int{p.Pid()}, peers.Tree(p.Pid()))
 	require.Contains(t, peers.Tree(os.Getpid()), p.Pid())
 }
-
-func TestFreeAddresses(t *testing.T) {
-	t.Parallel()
-	addresses, err := peers.FreeAddresses(3)
-	require.NoError(t, err)
-	require.Len(t, addresses, 3)
-	require.NotEqual(t, addresses[0], addresses[1])
-}

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -34,8 +33,7 @@ func Redsync(servers int) Kind {
 }
 
 // redisKind returns the row of a library that uses a number of servers.
-func redisKind(name string, servers int, library string, newTarget func(addresses []string) opener) Kind {
-	target := func(addresses []string) load.Target { return named{name, newTarget(addresses)} }
+func redisKind(name string, servers int, library string, open func(addresses []string) load.Target) Kind {
 	return Kind{
 		Name: name,
 		Start: func(context.Context, string) (Peer, error) {
@@ -46,38 +44,24 @@ func redisKind(name string, servers int, library string, newTarget func(addresse
 					f.Stop()
 					return nil, err
 				}
-				f.servers, f.addresses = append(f.servers, s), append(f.addresses, s.Addr)
+				f.redis = append(f.redis, s)
+				f.Servers, f.Endpoints = append(f.Servers, &s.Process), append(f.Endpoints, s.Addr)
 			}
-			f.Target = target(f.addresses)
+			f.open = open(f.Endpoints)
 			return f, nil
 		},
-		Attach: attach(target),
+		Attach: attach(open),
 	}
 }
 
 // redisFleet is the running servers.
 type redisFleet struct {
-	load.Target
-	library   string // empty for the baseline
-	servers   []*testserver.RedisServer
-	addresses []string
+	Cluster
+	library string // empty for the baseline
+	redis   []*testserver.RedisServer
 }
 
 var _ Peer = (*redisFleet)(nil)
-
-// Address implements [Peer].
-func (f *redisFleet) Address() string {
-	text, _ := json.Marshal(f.addresses) // strings can always be encoded
-	return string(text)
-}
-
-// Pids implements [Peer].
-func (f *redisFleet) Pids() (pids []int) {
-	for _, s := range f.servers {
-		pids = append(pids, s.Pid())
-	}
-	return pids
-}
 
 // Version implements [Peer].
 func (f *redisFleet) Version() string {
@@ -101,7 +85,7 @@ func serverVersion() string {
 
 // Stop implements [Peer].
 func (f *redisFleet) Stop() {
-	for _, s := range f.servers {
+	for _, s := range f.redis {
 		s.Close()
 	}
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // newRedislock opens redislock with a linear backoff, as its documentation shows.
-func newRedislock(addresses []string) opener {
+func newRedislock(addresses []string) load.Target {
 	return func(context.Context) (load.Client, error) {
 		client := dialRedis(addresses)[0]
 		return &redislockClient{client, redislock.New(client)}, nil

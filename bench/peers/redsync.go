@@ -14,7 +14,7 @@ import (
 
 // newRedsync opens redsync with its default settings: a lock lives for 8 seconds, and a
 // waiter polls every 50 to 250 milliseconds.
-func newRedsync(addresses []string) opener {
+func newRedsync(addresses []string) load.Target {
 	return func(context.Context) (load.Client, error) {
 		c := &redsyncClient{clients: dialRedis(addresses)}
 		var pools []redsyncpool.Pool

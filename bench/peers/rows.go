@@ -34,7 +34,7 @@ ON CONFLICT (name) DO NOTHING RETURNING token`
 )
 
 // openRows opens clients that take leases that are rows of a table, and poll while a lease is held.
-func openRows(dsn string) opener {
+func openRows(dsn string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
 		pool, err := openPool(ctx, dsn)
 		return &table{pool, rand.Int64()}, err

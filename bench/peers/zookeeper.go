@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 const (
@@ -47,7 +48,7 @@ func zooKeeperKind() Kind {
 	return Kind{
 		Name:            "zookeeper",
 		Start:           startZooKeeper,
-		Attach:          attach(func(endpoints []string) load.Target { return &zooKeeperTarget{endpoints} }),
+		Attach:          attach(openZooKeeper),
 		ClientPerWorker: true,
 		WarmUp:          zooKeeperWarmUp,
 		Workloads:       []string{"W1", "W2", "W4"},
@@ -55,10 +56,7 @@ func zooKeeperKind() Kind {
 }
 
 // zooKeeperCluster is three running servers.
-type zooKeeperCluster struct {
-	zooKeeperTarget
-	Cluster
-}
+type zooKeeperCluster struct{ Cluster }
 
 var _ Killer = (*zooKeeperCluster)(nil)
 
@@ -75,22 +73,22 @@ func startZooKeeper(ctx context.Context, dir string) (Peer, error) {
 			}
 		}
 		return c.startServers(java)
-	}, c.ready)
+	})
 }
 
 // startServers writes the configurations and starts the servers.
 func (c *zooKeeperCluster) startServers(java string) error {
-	addresses, err := FreeAddresses(3 * nodes)
+	addresses, err := testserver.FreeAddresses(3 * nodes)
 	if err != nil {
 		return err
 	}
-	c.endpoints, c.Endpoints = addresses[:nodes], addresses[:nodes]
+	c.Endpoints, c.open, c.ready = addresses[:nodes], openZooKeeper(addresses[:nodes]), c.awaitLeader
 	ensemble := ""
 	for i := range nodes {
 		_, election, _ := net.SplitHostPort(addresses[2*nodes+i])
 		ensemble += fmt.Sprintf("server.%d=%s:%s\n", i+1, addresses[nodes+i], election)
 	}
-	for i, endpoint := range c.endpoints {
+	for i, endpoint := range c.Endpoints {
 		id := strconv.Itoa(i + 1)
 		data := filepath.Join(c.Dir, id)
 		if err := os.Mkdir(data, 0o700); err != nil {
@@ -114,10 +112,10 @@ func (c *zooKeeperCluster) startServers(java string) error {
 	return nil
 }
 
-// ready waits until every server follows or leads, and then for a grant.
-func (c *zooKeeperCluster) ready(ctx context.Context) error {
+// awaitLeader waits until every server follows or leads, and then for a grant.
+func (c *zooKeeperCluster) awaitLeader(ctx context.Context) error {
 	if err := c.Wait(ctx, func(i int) error {
-		mode, err := stateOf(c.endpoints[i], "Mode")
+		mode, err := stateOf(c.Endpoints[i], "Mode")
 		if err == nil && mode != "leader" && mode != "follower" {
 			err = errors.New("it neither leads nor follows")
 		}
@@ -125,7 +123,7 @@ func (c *zooKeeperCluster) ready(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return tryOnce(ctx, c.Open)
+	return tryOnce(ctx, c.open)
 }
 
 // stateOf asks a server for its state, and returns one of the values.
@@ -153,7 +151,7 @@ func stateOf(endpoint, name string) (string, error) {
 
 // Version implements [Peer].
 func (c *zooKeeperCluster) Version() string {
-	version, _ := stateOf(c.endpoints[0], "Zookeeper version")
+	version, _ := stateOf(c.Endpoints[0], "Zookeeper version")
 	version, _, _ = strings.Cut(version, ",")
 	version, _, _ = strings.Cut(version, "-") // the commit follows
 	java, _ := exec.Command("java", "-version").CombinedOutput()
@@ -164,21 +162,10 @@ func (c *zooKeeperCluster) Version() string {
 
 // KillLeader implements [Killer].
 func (c *zooKeeperCluster) KillLeader(context.Context) error {
-	for i, endpoint := range c.endpoints {
-		if mode, _ := stateOf(endpoint, "Mode"); mode == "leader" {
-			c.Servers[i].Kill()
-			return nil
-		}
-	}
-	return errors.New("no server of ZooKeeper leads")
-}
-
-// Restore implements [Killer].
-func (c *zooKeeperCluster) Restore(ctx context.Context) error {
-	if err := c.Restart(); err != nil {
-		return err
-	}
-	return c.ready(ctx)
+	return c.killFirst(func(i int) bool {
+		mode, _ := stateOf(c.Endpoints[i], "Mode")
+		return mode == "leader"
+	})
 }
 
 const (
@@ -189,16 +176,12 @@ const (
 	zooKeeperRoot = "/locks/"
 )
 
-// zooKeeperTarget opens sessions of the servers.
-type zooKeeperTarget struct{ endpoints []string }
-
-// Name implements [load.Target].
-func (t *zooKeeperTarget) Name() string { return "zookeeper" }
-
-// Open implements [load.Target].
-func (t *zooKeeperTarget) Open(ctx context.Context) (load.Client, error) {
-	w := &zooKeeperWorker{endpoints: t.endpoints}
-	return w, w.connect(ctx)
+// openZooKeeper opens sessions of the servers.
+func openZooKeeper(endpoints []string) load.Target {
+	return func(ctx context.Context) (load.Client, error) {
+		w := &zooKeeperWorker{endpoints: endpoints}
+		return w, w.connect(ctx)
+	}
 }
 
 // zooKeeperWorker takes locks with a session on its own connection.

@@ -201,8 +201,8 @@ func (b *bench) start(ctx context.Context, kind peers.Kind) (*target, error) {
 	t := &target{kind: kind, peer: peer}
 	b.versions[kind.Name] = peer.Version()
 	if kind.WarmUp > 0 {
-		if _, err := load.Run(ctx, peer, load.Work{Kind: load.Own, Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)},
-			load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
+		work := load.Work{Kind: load.Own, Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)}
+		if _, err := load.Run(ctx, peer.Open, work, load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
 			peer.Stop()
 			return nil, fmt.Errorf("warm up %s: %w", kind.Name, err)
 		}

@@ -51,7 +51,7 @@ func measureContended(ctx context.Context, b *bench, t *target, s *results.Sampl
 	if processes == 1 {
 		var p part
 		work := load.Work{Kind: load.Contended, Workers: workers, Clients: t.clients(workers)}
-		p, err = contend(ctx, t.peer, work, b.options(s.Work), m)
+		p, err = contend(ctx, t.peer.Open, work, b.options(s.Work), m)
 		parts = []part{p}
 	} else {
 		parts, err = b.contendInProcesses(ctx, t, workers/processes, processes, m)

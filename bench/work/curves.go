@@ -53,12 +53,12 @@ func measureWaiters(ctx context.Context, b *bench, t *target, s *results.Sample)
 
 // measureBatch measures the operations per log entry over the number of workers.
 func measureBatch(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	members := t.peer.(peers.Members)
+	members := t.peer.(*peers.Leased)
 	leader, err := members.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := metrics(ctx, members.API(leader))
+	before, err := metrics(ctx, members.Endpoints[leader])
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func measureBatch(ctx context.Context, b *bench, t *target, s *results.Sample) e
 	if _, err := t.load(ctx, s, work, b.options(s.Work), nil); err != nil {
 		return err
 	}
-	after, err := metrics(ctx, members.API(leader))
+	after, err := metrics(ctx, members.Endpoints[leader])
 	if err != nil {
 		return err
 	}
@@ -124,14 +124,14 @@ func (t *target) load(ctx context.Context, s *results.Sample, work load.Work, op
 			failed = atEnd()
 		}
 	}
-	result, err := load.Run(ctx, t.peer, work, options)
+	result, err := load.Run(ctx, t.peer.Open, work, options)
 	fill(s, result, m.Usage())
 	return result, errors.Join(err, failed)
 }
 
 // memory stores the memory of the leader, and the mean of the other members.
 func (t *target) memory(ctx context.Context, s *results.Sample) error {
-	leader, err := t.peer.(peers.Members).Leader(ctx)
+	leader, err := t.peer.(*peers.Leased).Leader(ctx)
 	if err != nil {
 		return err
 	}

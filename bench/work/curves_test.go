@@ -75,9 +75,9 @@ func TestLimited(t *testing.T) {
 // A service that grants a lock twice at once is noticed.
 func TestExclusion(t *testing.T) {
 	for _, kind := range []string{"memory", "broken"} {
-		peer := peers.Peer(&memory{name: kind})
+		peer := peers.Peer(&memory{})
 		if kind == "broken" {
-			peer = &twice{memory{name: kind}}
+			peer = &twice{memory{}}
 		}
 		s := results.Sample{Work: "exclusion", Params: params{"workers": 4}, Figures: map[string]float64{}}
 		b := &bench{Settings: Settings{Length: 100 * time.Millisecond}}
@@ -97,6 +97,6 @@ func (m *twice) Release(context.Context) error                      { return nil
 func TestHoldOrders(t *testing.T) {
 	var out bytes.Buffer
 	orders := strings.NewReader(`{"Sessions":2,"Leases":1}{"Sessions":2,"Leases":1}`)
-	require.NoError(t, holdOrders(t.Context(), &memory{}, orders, &out))
+	require.NoError(t, holdOrders(t.Context(), new(memory).Open, orders, &out))
 	require.Equal(t, "\"\"\n\"\"\n", out.String())
 }

@@ -38,7 +38,7 @@ func measureFailover(ctx context.Context, b *bench, t *target, s *results.Sample
 		}()
 	}
 	work := load.Work{Kind: load.Own, Workers: workers, Clients: t.clients(workers)}
-	result, err := load.Run(running, t.peer, work, options)
+	result, err := load.Run(running, t.peer.Open, work, options)
 	if !f.done() {
 		return errors.Join(fmt.Errorf("not every worker of %s had a grant after the kill", t.kind.Name), failed, err)
 	}

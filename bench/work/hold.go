@@ -56,8 +56,10 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 
 // memoryOf returns the memory of each server.
 func memoryOf(ctx context.Context, peer peers.Peer) (bytes []int64, err error) {
-	if reporter, ok := peer.(peers.MemoryReporter); ok {
-		return reporter.Memory(ctx)
+	if leased, ok := peer.(*peers.Leased); ok {
+		if bytes, err = leased.Memory(ctx); bytes != nil || err != nil {
+			return bytes, err
+		}
 	}
 	for _, pid := range peer.Pids() {
 		bytes = append(bytes, meter.Memory(pid))

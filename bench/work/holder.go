@@ -89,7 +89,7 @@ func holdOrders(ctx context.Context, target load.Target, in io.Reader, out io.Wr
 			return err
 		}
 		more := make([]load.Client, max(0, o.Sessions-len(clients)))
-		err := inParallel(openers, len(more), func(i int) (err error) { more[i], err = target.Open(ctx); return err })
+		err := inParallel(openers, len(more), func(i int) (err error) { more[i], err = target(ctx); return err })
 		clients = append(clients, more...)
 		if err == nil {
 			err = inParallel(takers, o.Leases-taken, func(i int) error {

@@ -20,18 +20,18 @@ import (
 // measureProfile takes the CPU profiles of the client, the leader and a follower while workers use locks of their
 // own, and makes a sample of each, with the time by layer.
 func measureProfile(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	members := t.peer.(peers.Members)
+	members := t.peer.(*peers.Leased)
 	leader, err := members.Leader(ctx)
 	if err != nil {
 		return err
 	}
 	r := &recorder{folder: cmp.Or(b.Keep, b.Dir), workers: s.Params["workers"], length: b.Length,
-		servers: map[string]string{"leader": members.Profile(leader),
-			"follower": members.Profile((leader + 1) % len(t.peer.Pids()))}}
+		servers: map[string]string{"leader": members.Profiles[leader],
+			"follower": members.Profiles[(leader+1)%len(members.Profiles)]}}
 	m := meter.New(t.peer.Pids)
 	options := load.Options{WarmUp: time.Second, Length: b.Length + time.Second,
 		Begin: func() { m.Begin(); r.begin(ctx) }, End: func() { m.End(); r.end() }}
-	result, err := load.Run(ctx, t.peer, load.Work{Kind: load.Own, Workers: r.workers, Clients: 1}, options)
+	result, err := load.Run(ctx, t.peer.Open, load.Work{Kind: load.Own, Workers: r.workers, Clients: 1}, options)
 	if err := errors.Join(err, r.err); err != nil {
 		return err
 	}

@@ -86,20 +86,16 @@ func TestTable(t *testing.T) {
 func memoryKind(name string, starts *[]string) peers.Kind {
 	return peers.Kind{
 		Name:   name,
-		Attach: func(string) (load.Target, error) { return &memory{name: name}, nil },
+		Attach: func(string) (load.Target, error) { return new(memory).Open, nil },
 		Start: func(context.Context, string) (peers.Peer, error) {
 			*starts = append(*starts, name)
-			return &memory{name: name}, nil
+			return &memory{}, nil
 		},
 	}
 }
 
-type memory struct {
-	name string
-	lock sync.Mutex
-}
+type memory struct{ lock sync.Mutex }
 
-func (m *memory) Name() string                                       { return m.name }
 func (m *memory) Open(context.Context) (load.Client, error)          { return m, nil }
 func (m *memory) Address() string                                    { return "" }
 func (m *memory) Pids() []int                                        { return nil }

@@ -118,7 +118,7 @@ func (f *benchFlags) run(c *cobra.Command, works []load.Work, options []lease.Ac
 	rows := []benchRow{}
 	for _, w := range works {
 		var result load.Result
-		result, err = f.measure(ctx, target, w, prefix+string(w.Kind)+"/")
+		result, err = f.measure(ctx, target.Open, w, prefix+string(w.Kind)+"/")
 		if result.Elapsed > 0 {
 			rows = append(rows, newBenchRow(w.Kind, mode, f.clients, result))
 		}
@@ -216,11 +216,6 @@ type benchTarget struct {
 	flags   *benchFlags
 	options []lease.AcquireOption
 }
-
-var _ load.Target = (*benchTarget)(nil)
-
-// Name returns the name in errors.
-func (t *benchTarget) Name() string { return "leased" }
 
 // Open connects a client.
 func (t *benchTarget) Open(ctx context.Context) (load.Client, error) {

@@ -4,7 +4,7 @@
 // latencies that a worker sees. They compare two services only if both are measured on
 // the same machine in the same run.
 //
-// The nouns, in reading order: [Target], a lock service, with its [Client] and [Held];
+// The nouns, in reading order: [Target], which opens a [Client] of a lock service, with its [Held] locks;
 // [Work], what the workers do, of a [Kind]; [Run], which does the work
 // for the time that its [Options] say, and reports each [Grant]; [Result], what it
 // measured, with its [Histogram]s.

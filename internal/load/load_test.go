@@ -27,8 +27,6 @@ type service struct {
 
 func newService() *service { return &service{locks: map[string]chan struct{}{}} }
 
-func (s *service) Name() string { return "memory" }
-
 func (s *service) Open(context.Context) (load.Client, error) {
 	s.opened.Add(1)
 	return &client{s}, nil
@@ -94,7 +92,7 @@ func TestRunOwn(t *testing.T) {
 		s := newService()
 		var hooks []string
 		hook := func(name string) func() { return func() { hooks = append(hooks, name) } }
-		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Own, Workers: 4, Clients: 2}, load.Options{
+		result, err := load.Run(t.Context(), s.Open, load.Work{Kind: load.Own, Workers: 4, Clients: 2}, load.Options{
 			WarmUp: time.Second, Length: 10 * time.Second, Ready: hook("ready"), Begin: hook("begin"), End: hook("end"),
 		})
 		require.NoError(t, err)
@@ -118,7 +116,7 @@ func TestRunContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var holders atomic.Int64
-		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Contended, Workers: 8, Clients: 1}, load.Options{
+		result, err := load.Run(t.Context(), s.Open, load.Work{Kind: load.Contended, Workers: 8, Clients: 1}, load.Options{
 			Length: time.Second,
 			Granted: func(g load.Grant) {
 				require.False(t, g.At.Before(g.Requested))
@@ -140,7 +138,7 @@ func TestRunHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var atEnd int
-		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Hold, Leases: 1001, Workers: 10, Clients: 1},
+		result, err := load.Run(t.Context(), s.Open, load.Work{Kind: load.Hold, Leases: 1001, Workers: 10, Clients: 1},
 			load.Options{End: func() { atEnd = s.held() }})
 		require.NoError(t, err)
 		require.Equal(t, 1001, atEnd, "all locks are held at the same time")
@@ -154,7 +152,7 @@ func TestRunHoldAbandons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
-		_, err := load.Run(t.Context(), s, load.Work{Kind: load.Hold, Leases: 10, Workers: 2, Clients: 1},
+		_, err := load.Run(t.Context(), s.Open, load.Work{Kind: load.Hold, Leases: 10, Workers: 2, Clients: 1},
 			load.Options{Abandon: true})
 		require.NoError(t, err)
 		require.Equal(t, 10, s.held())
@@ -173,7 +171,7 @@ func TestRunCountsErrors(t *testing.T) {
 			}
 			return nil
 		}
-		result, err := load.Run(t.Context(), s, load.Work{Kind: load.Own, Workers: 1, Clients: 1},
+		result, err := load.Run(t.Context(), s.Open, load.Work{Kind: load.Own, Workers: 1, Clients: 1},
 			load.Options{Length: 5 * time.Second})
 		require.NoError(t, err)
 		require.Equal(t, "no leader", result.FirstError)
@@ -188,7 +186,8 @@ func TestRunEndsWithContext(t *testing.T) {
 		s := newService()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := load.Run(ctx, s, load.Work{Kind: load.Contended, Workers: 3, Clients: 3}, load.Options{Length: time.Hour})
+		_, err := load.Run(ctx, s.Open, load.Work{Kind: load.Contended, Workers: 3, Clients: 3},
+			load.Options{Length: time.Hour})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, s.held())
 		require.EqualValues(t, 3, s.closed.Load())
@@ -217,7 +216,7 @@ func TestRunEndsWithoutTheClient(t *testing.T) {
 		d := &stuckClient{newService(), make(chan struct{})}
 		defer close(d.ended)
 		start := time.Now()
-		_, err := load.Run(t.Context(), d, load.Work{Kind: load.Own, Workers: 2, Clients: 1},
+		_, err := load.Run(t.Context(), d.Open, load.Work{Kind: load.Own, Workers: 2, Clients: 1},
 			load.Options{Length: time.Second})
 		require.ErrorContains(t, err, "did not end")
 		require.Equal(t, 41*time.Second, time.Since(start))
@@ -234,7 +233,7 @@ func TestRunRejectsSizes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := load.Run(t.Context(), newService(), work, load.Options{})
+			_, err := load.Run(t.Context(), newService().Open, work, load.Options{})
 			require.Error(t, err)
 		})
 	}

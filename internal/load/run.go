@@ -88,9 +88,9 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 		}
 	}()
 	for i := range work.Clients {
-		client, err := target.Open(ctx)
+		client, err := target(ctx)
 		if err != nil {
-			return Result{}, fmt.Errorf("open client %d of %d of %s: %w", i+1, work.Clients, target.Name(), err)
+			return Result{}, fmt.Errorf("open client %d of %d: %w", i+1, work.Clients, err)
 		}
 		r.clients = append(r.clients, client)
 	}

@@ -2,14 +2,9 @@ package load
 
 import "context"
 
-// Target is a lock service under load.
-type Target interface {
-	// Name returns the name of the service, such as "etcd".
-	Name() string
-	// Open returns a new client: its own connection and, if the service has sessions, its
-	// own session.
-	Open(ctx context.Context) (Client, error)
-}
+// Target opens a client of the lock service under load: its own connection and, if the service has sessions, its own
+// session.
+type Target func(ctx context.Context) (Client, error)
 
 // Client takes locks. Workers may share one.
 type Client interface {
