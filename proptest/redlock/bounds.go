@@ -124,7 +124,7 @@ func (b *Bounds) First() State {
 		Grants: uint8(b.Grants), Restores: uint8(b.Restores), Backups: uint8(min(1, b.Restores)),
 		Breaks: uint8(b.Breaks),
 	}}
-	first := server{Version: 1, Fleet: 1, Ceiling: b.Ceiling, Initialised: 1, Joins: 1}
+	first := server{data: data{Version: 1, Fleet: 1, Ceiling: b.Ceiling}, Initialised: 1, Joins: 1}
 	if b.Standalone {
 		first.Ceiling = most
 		w.Topologies[0] = topology{Version: 1, Fleet: 1}

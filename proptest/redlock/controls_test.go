@@ -17,7 +17,7 @@ func recovered(w *State) {
 	}
 	at := &w.Nodes[0].Servers[0]
 	at.Max, at.Floor = 3, 3
-	at.InitJoin, at.InitVersion, at.InitFleet, at.InitFloor, at.InitCeiling = 1, 1, 1, 3, 3+jump
+	at.Init = call{Join: 1, Version: 1, Fleet: 1, Floor: 3, Ceiling: 3 + jump}
 }
 
 // usedOne is a state in which all nodes have accepted token 1.
@@ -48,7 +48,7 @@ func retired(w *State) {
 	old, present := &w.Nodes[0], &w.Nodes[1]
 	old.Log, old.Servers[0].Version, old.Servers[0].Successor = member{}, 2, 2
 	present.Log.Life = lifeOf(0, 1)
-	present.Servers[0] = server{Version: 9, Fleet: 2, Max: 5*jump + 1, Floor: 5 * jump, Ceiling: 6 * jump, Initialised: 1,
+	present.Servers[0] = server{data: data{Version: 9, Fleet: 2, Max: 5*jump + 1, Floor: 5 * jump, Ceiling: 6 * jump}, Initialised: 1,
 		Joins: 1}
 	w.Topologies[1], present.Topologies[1] = topology{9, 2}, lifeOf(0, 1)
 }

@@ -28,5 +28,5 @@
 // Files, in reading order: bounds.go, [Bounds], the limits of a search; state.go, [State],
 // the state of clients, nodes and log; event.go, the steps between states, with client.go,
 // leases.go, node.go, lives.go, keeper.go, restore.go and standalone.go, their effects; search.go,
-// [Search], with fingerprints.go and trace.go.
+// [Search], with trace.go.
 package redlock

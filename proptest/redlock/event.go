@@ -113,7 +113,7 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 		}
 	}
 	at := node.current()
-	used := at.Version != 0 || at.Join != 0 || at.Former
+	used := at.Version != 0 || at.Join != 0 || at.Former.Known
 	if w.Left.Replaced > 0 && used && s.mayLose(w) && node.Count < maxServers {
 		yield(event{addressMoves, n, 0, 0, 0})
 	}
@@ -125,7 +125,7 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 // lossEvents yields the restarts of a server with each kind of surviving data.
 func (s *Search) lossEvents(at *server, n uint8, yield func(event)) {
 	yield(event{nodeLost, n, 0, uint8(nothing), 0})
-	if s.Former && (at.Version != 0 || at.Former) {
+	if s.Former && (at.Version != 0 || at.Former.Known) {
 		yield(event{nodeLost, n, 0, uint8(all), 0})
 	}
 	if s.Former && s.Standalone && at.Version != 0 && at.Max != at.Floor {
@@ -148,7 +148,7 @@ func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
 	if l.changing() && member {
 		yield(event{nodeReports, n, m, 0, 0})
 	}
-	if at.InitJoin != 0 && s.renewed(w, int(n)) {
+	if at.Init.Join != 0 && s.renewed(w, int(n)) {
 		yield(event{initArrives, n, m, 0, 0})
 	}
 	if allowed && member && (w.Left.Ranges > 0 || w.Nodes[n].Log.Version != 0 || s.Broken == JoinNonceTwice) {

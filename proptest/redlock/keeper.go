@@ -90,13 +90,9 @@ func (s *Search) join(w *State, to *server) bool {
 	s.store(to)
 	to.Joins = nonce
 	if s.Broken != JoinNonceTwice { // an init with another nonce has no effect any more
-		to.dropInit()
+		to.Init = call{}
 	}
 	return true
-}
-
-func (to *server) dropInit() {
-	to.InitJoin, to.InitVersion, to.InitFleet, to.InitFloor, to.InitCeiling, to.InitSuccessor = 0, 0, 0, 0, 0, 0
 }
 
 // assign is the log entry that names the life of a server and its join nonce.
@@ -128,8 +124,8 @@ func (s *Search) sendInit(w *State, n, m int) bool {
 		return false
 	}
 	was := *to
-	to.InitJoin, to.InitFleet, to.InitFloor, to.InitCeiling = to.Join, w.Log.Fleet, r.Floor, w.Log.Ceiling
-	to.InitVersion, to.InitSuccessor = max(r.Version, w.Log.Version), w.Log.NextFleet
+	to.Init = call{Join: to.Join, Version: max(r.Version, w.Log.Version), Fleet: w.Log.Fleet, Floor: r.Floor,
+		Ceiling: w.Log.Ceiling, Successor: w.Log.NextFleet}
 	return *to != was
 }
 
@@ -147,11 +143,11 @@ func (s *Search) raiseCeiling(w *State, n, m int) bool {
 func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	s.load(to)
 	if s.Broken == InitWithoutJoin {
-		s.state.Join = joins[to.InitJoin]
+		s.state.Join = joins[to.Init.Join]
 	}
-	r := redisnode.Range{Join: joins[to.InitJoin], Version: uint64(to.InitVersion), Fleet: fleetNames[to.InitFleet],
-		Floor: large(to.InitFloor), Ceiling: large(to.InitCeiling),
-		Successor: fleetNames[to.InitSuccessor]}
+	c := &to.Init
+	r := redisnode.Range{Join: joins[c.Join], Version: uint64(c.Version), Fleet: fleetNames[c.Fleet], Floor: large(c.Floor),
+		Ceiling: large(c.Ceiling), Successor: fleetNames[c.Successor]}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
 	}
@@ -160,17 +156,11 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	}
 	s.store(to) // a voter keeps the records of its locks
 	s.quarantined(w, n)
-	to.forget()
+	to.Former = former{}                                           // init removes it
 	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
-		to.dropInit()
+		to.Init = call{}
 	}
 	return true
-}
-
-// forget removes the state of the former life, which an init does.
-func (to *server) forget() {
-	to.Former, to.FormerServer, to.FormerFleet, to.FormerSuccessor = false, 0, 0, 0
-	to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = 0, 0, 0, 0
 }
 
 // advance brings a server to the goal of a log.

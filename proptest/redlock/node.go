@@ -92,7 +92,7 @@ func (s *Search) run(w *State, op operation, a int, to *server, under topology, 
 		return quorum.Failed, 0
 	}
 	if s.Broken == EmptyFromZero && to.Version == 0 {
-		*to = server{Version: under.Version, Fleet: under.Fleet, Ceiling: w.Log.Ceiling}
+		*to = server{data: data{Version: under.Version, Fleet: under.Fleet, Ceiling: w.Log.Ceiling}}
 	}
 	s.load(to)
 	s.call = redisnode.Call{Version: uint64(under.Version), Fleet: fleetNames[under.Fleet], Nonce: nonces[a+1], TTL: 1,
@@ -149,18 +149,20 @@ func (n *node) report(m int) recovery.Report {
 	if at.Gone {
 		return recovery.Report{}
 	}
-	r := recovery.Report{Reached: true, Server: serverNames[m+1], FormerServer: serverNames[at.FormerServer]}
+	r := recovery.Report{Reached: true, Server: serverNames[m+1], FormerServer: serverNames[at.Former.Server]}
 	if at.Version != 0 {
-		r.Live = &recovery.State{Version: uint64(at.Version), Fleet: fleetNames[at.Fleet], Max: large(at.Max),
-			Floor: large(at.Floor), Ceiling: large(at.Ceiling),
-			Join: joins[at.Initialised], Successor: fleetNames[at.Successor]}
+		r.Live = at.data.report(at.Initialised)
 	}
-	if at.Former {
-		r.Former = &recovery.State{Version: uint64(at.FormerVersion), Fleet: fleetNames[at.FormerFleet],
-			Max: large(at.FormerMax), Floor: large(at.FormerFloor),
-			Ceiling: large(at.FormerCeiling), Successor: fleetNames[at.FormerSuccessor]}
+	if at.Former.Known {
+		r.Former = at.Former.data.report(0)
 	}
 	return r
+}
+
+// report returns the data in a report, with the join nonce that made the server a voter.
+func (d data) report(initialised uint8) *recovery.State {
+	return &recovery.State{Version: uint64(d.Version), Fleet: fleetNames[d.Fleet], Max: large(d.Max), Floor: large(d.Floor),
+		Ceiling: large(d.Ceiling), Join: joins[initialised], Successor: fleetNames[d.Successor]}
 }
 
 // lose restarts the server that an address leads to. Without a service, no process refers
@@ -177,31 +179,26 @@ func (s *Search) lose(w *State, n int, kept evidence) {
 		is = at.begin()
 	}
 	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
-		is.InitJoin, is.InitVersion, is.InitFleet, is.InitFloor, is.InitCeiling = was.InitJoin, was.InitVersion,
-			was.InitFleet, was.InitFloor, was.InitCeiling
+		is.Init = was.Init
 	}
 	s.keep(is, &was, kept, former)
 }
 
 // keep leaves data of a server, which is counted from 1, to its successor.
-func (s *Search) keep(is, was *server, kept evidence, former uint8) {
+func (s *Search) keep(is, was *server, kept evidence, number uint8) {
 	switch {
 	case kept == nothing:
 		return
 	case was.Version == 0: // it may keep older data
-		is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = was.Former, was.FormerServer, was.FormerFleet,
-			was.FormerSuccessor
-		is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.FormerVersion, was.FormerMax, was.FormerFloor,
-			was.FormerCeiling
+		is.Former = was.Former
 		return
 	}
-	is.Former, is.FormerServer, is.FormerFleet, is.FormerSuccessor = true, former, was.Fleet, was.Successor
-	is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.Version, was.Max, was.Floor, was.Ceiling
+	is.Former = former{Known: true, Server: number, data: was.data}
 	switch kept {
 	case early:
-		is.FormerMax = was.Floor
+		is.Former.Max = was.Floor
 	case old:
-		is.FormerMax, is.FormerFloor = 0, 0
+		is.Former.Max, is.Former.Floor = 0, 0
 	}
 }
 

@@ -20,8 +20,10 @@ type Search struct {
 	// Most limits the number of visited states; 0 is no limit.
 	Most int
 
-	seed    maphash.Seed
-	seen    fingerprints
+	seed maphash.Seed
+	// seen has the fingerprints of all states. With thirty million of them, the probability of a collision is about 1 in
+	// 40,000.
+	seen    map[uint64]bool
 	size    int // of a stored state
 	classes [maxNodes]uint8
 	steps   []step // how each state was reached, in order
@@ -41,7 +43,7 @@ var errMost = errors.New("the search has reached its limit of states")
 // NewSearch returns a Search within bounds.
 func NewSearch(b Bounds) *Search {
 	b.Fleets = b.fleets()
-	s := &Search{Bounds: b, seed: maphash.MakeSeed(), seen: newFingerprints()}
+	s := &Search{Bounds: b, seed: maphash.MakeSeed(), seen: map[uint64]bool{}}
 	var w State
 	s.size = int(unsafe.Offsetof(w.Nodes)) + b.Nodes*int(unsafe.Sizeof(w.Nodes[0]))
 	for n := range b.Nodes {
@@ -55,7 +57,7 @@ func NewSearch(b Bounds) *Search {
 // Run visits all states and returns the first violation with its trace.
 func (s *Search) Run() error {
 	first := s.first()
-	s.seen.add(s.key(&first))
+	s.seen[s.key(&first)] = true
 	s.steps, s.Visited = []step{{}}, 1
 	level := append([]byte(nil), raw(&first)[:s.size]...)
 	var w State
@@ -86,9 +88,14 @@ func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, e
 	if err != nil {
 		return next, s.traced(err, number, e)
 	}
-	if !changed || !s.seen.add(s.key(&s.then)) {
+	if !changed {
 		return next, nil
 	}
+	key := s.key(&s.then)
+	if s.seen[key] {
+		return next, nil
+	}
+	s.seen[key] = true
 	if s.Visited++; s.Visited == s.Most {
 		return next, errMost
 	}

@@ -3,7 +3,6 @@ package redlock
 import (
 	"math/bits"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -59,7 +58,7 @@ func (s *Search) joinStandalone(to *server) {
 
 // restartQuarantine starts the quarantine of a server again, and the choice of its floor with it.
 func (to *server) restartQuarantine() {
-	to.Reporters, to.Top, to.Decided, to.Target, to.Reservers, to.Waited = 0, 0, false, 0, 0, false
+	to.standaloneRecovery = standaloneRecovery{}
 }
 
 // reportTo passes the report of a server of node other to the recovery of a server, which
@@ -105,8 +104,8 @@ func (s *Search) reserve(w *State, to *server, other, o int) bool {
 		s.load(at)
 		s.state.Reserve(fleetNames[1], large(target))
 		s.store(at)
-	case at.Former:
-		at.FormerFloor = max(at.FormerFloor, target)
+	case at.Former.Known:
+		at.Former.Floor = max(at.Former.Floor, target)
 	default:
 		return false
 	}
@@ -125,13 +124,8 @@ func (s *Search) ready(to *server) bool {
 // initStandalone makes a server a voter, without a log.
 func (s *Search) initStandalone(to *server) {
 	s.load(to)
-	reserved := fencing.None
-	if to.Former {
-		reserved = large(to.FormerFloor)
-	}
 	s.state.Init(0, &redisnode.Range{Join: joins[1], Version: 1, Fleet: fleetNames[1], Floor: large(to.Target),
-		Ceiling: large(most), Reserved: reserved})
+		Ceiling: large(most), Reserved: large(to.Former.Floor)})
 	s.store(to)
-	to.forget()
-	to.Decided, to.Target, to.Reservers, to.Waited = false, 0, 0, false
+	to.Former, to.standaloneRecovery = former{}, standaloneRecovery{}
 }

@@ -77,43 +77,49 @@ type exchange struct {
 
 // server is one run of a Redis server and the messages to it. Version 0 is an empty server.
 type server struct {
-	Version, Fleet      uint8
-	Max, Floor, Ceiling token
-	Lock                uint8 // attempt + 1; 0 if free
-	Last                token // the token of the attempt, or the last one of the lock; 0 without a record
-	Counter             token // the largest accepted token, if it is above Last
-	Expired             bool  // the attempt has expired
-	Ended               token // the largest token whose lease has ended
-	Released            uint8 // attempt + 1 that was released last
-	Successor           uint8 // the fleet that replaces its fleet
-	Initialised         uint8 // the join nonce that made it a voter
-	Join                uint8 // the join nonce on it
-	Joins               uint8 // the number of nonces that were put on it
-	Gone                bool  // it has ended, or no process has a connection to it any more
+	data
+	Lock        uint8 // attempt + 1; 0 if free
+	Last        token // the token of the attempt, or the last one of the lock; 0 without a record
+	Counter     token // the largest accepted token, if it is above Last
+	Expired     bool  // the attempt has expired
+	Ended       token // the largest token whose lease has ended
+	Released    uint8 // attempt + 1 that was released last
+	Initialised uint8 // the join nonce that made it a voter
+	Join        uint8 // the join nonce on it
+	Joins       uint8 // the number of nonces that were put on it
+	Gone        bool  // it has ended, or no process has a connection to it any more
 
-	// The init in flight.
-	InitJoin      uint8 // 0 if there is none
-	InitVersion   uint8
-	InitFleet     uint8
-	InitFloor     token
-	InitCeiling   token
-	InitSuccessor uint8
-
+	Init       call  // in flight; its Join is 0 if there is none
 	Reached    bool  // it reported that it reached the log's goal
 	ReachedMax token // the largest token in that report
 
-	// The data of a former life that survived. FormerServer is the latest server that was
-	// initialised with it, plus 1.
-	FormerServer    uint8
-	Former          bool
-	FormerVersion   uint8
-	FormerFleet     uint8
-	FormerMax       token
-	FormerFloor     token
-	FormerCeiling   token
-	FormerSuccessor uint8
+	Former former // the data of a former life that survived
+	standaloneRecovery
+}
 
-	// The standalone recovery of this server.
+// data is the data of a server about itself.
+type data struct {
+	Version, Fleet      uint8
+	Max, Floor, Ceiling token
+	Successor           uint8 // the fleet that replaces its fleet
+}
+
+// call is an init.
+type call struct {
+	Join, Version, Fleet uint8
+	Floor, Ceiling       token
+	Successor            uint8
+}
+
+// former is the data of a former life. Server is the latest server that was initialised with it, plus 1.
+type former struct {
+	Known  bool
+	Server uint8
+	data
+}
+
+// standaloneRecovery is the recovery of a server without a log.
+type standaloneRecovery struct {
 	Reporters uint8 // nodes that reported
 	Top       token // the largest token in the reports
 	Decided   bool  // a quorum has reported
