@@ -29,9 +29,9 @@ type session struct{ conn *pgx.Conn }
 func (s *session) Acquire(ctx context.Context, name string) (load.Held, error) {
 	key := keyOf(name)
 	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{0, func(ctx context.Context) error { // advisory locks have no fencing tokens
+	return load.Held{Release: func(ctx context.Context) error { // advisory locks have no fencing tokens
 		var held bool
 		err := s.conn.QueryRow(ctx, "SELECT pg_advisory_unlock($1)", key).Scan(&held)
 		if err == nil && !held {

@@ -66,9 +66,9 @@ type bareClient struct {
 // Acquire implements [load.Client], without waiting.
 func (c *bareClient) Acquire(_ context.Context, name string) (load.Held, error) {
 	if err := c.ask(bareAcquireSum, "2", "bare:"+name, "barectr:"+name, c.owner, "10000"); err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{0, func(context.Context) error { return c.ask(bareReleaseSum, "1", "bare:"+name, c.owner) }}, nil
+	return load.Held{Release: func(context.Context) error { return c.ask(bareReleaseSum, "1", "bare:"+name, c.owner) }}, nil
 }
 
 // Close implements [load.Client].

@@ -145,11 +145,11 @@ func (w *consulWorker) Acquire(ctx context.Context, name string) (load.Held, err
 	for {
 		ok, _, err := w.client.KV().Acquire(entry, (&api.WriteOptions{}).WithContext(ctx))
 		if err != nil {
-			return nil, err
+			return load.Held{}, err
 		}
 		if ok {
 			// The answer to a grant does not contain the index of the lock.
-			return lock{0, func(ctx context.Context) error {
+			return load.Held{Release: func(ctx context.Context) error {
 				ok, _, err := w.client.KV().Release(entry, (&api.WriteOptions{}).WithContext(ctx))
 				if err == nil && !ok {
 					return errors.New("release a lock of Consul: the session does not hold it")
@@ -158,7 +158,7 @@ func (w *consulWorker) Acquire(ctx context.Context, name string) (load.Held, err
 			}}, nil
 		}
 		if err := w.waitUntilFree(ctx, name); err != nil {
-			return nil, err
+			return load.Held{}, err
 		}
 	}
 }

@@ -137,9 +137,9 @@ type etcdWorker struct {
 func (w *etcdWorker) Acquire(ctx context.Context, name string) (load.Held, error) {
 	m := concurrency.NewMutex(w.session, name)
 	if err := m.Lock(ctx); err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{uint64(m.Header().Revision), m.Unlock}, nil // the revision grows with each holder
+	return load.Held{Token: uint64(m.Header().Revision), Release: m.Unlock}, nil // the revision grows with each holder
 }
 
 // Close implements [load.Client].

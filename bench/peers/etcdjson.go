@@ -52,9 +52,9 @@ func (c *etcdJSONClient) Acquire(ctx context.Context, name string) (load.Held, e
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(name))
 	if err := c.post(ctx, "lock/lock", map[string]any{"name": encoded, "lease": c.lease}, &held); err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{held.Header.Revision, func(ctx context.Context) error {
+	return load.Held{Token: held.Header.Revision, Release: func(ctx context.Context) error {
 		return c.post(ctx, "lock/unlock", map[string]any{"key": held.Key}, nil)
 	}}, nil
 }

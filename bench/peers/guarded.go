@@ -123,7 +123,7 @@ func (p *guardedPeer) Open(ctx context.Context) (load.Client, error) {
 	if p.pairs {
 		return &pairClient{locks, p}, nil
 	}
-	return &writeClient{locks: locks, peer: p, tokens: map[string]uint64{}}, nil
+	return &writeClient{locks: locks, peer: p, held: map[string]load.Held{}}, nil
 }
 
 // pairClient acquires a lock, and writes before it releases it.
@@ -136,10 +136,10 @@ type pairClient struct {
 func (c *pairClient) Acquire(ctx context.Context, name string) (load.Held, error) {
 	held, err := c.Client.Acquire(ctx, name)
 	if err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{held.Token(), func(ctx context.Context) error {
-		return errors.Join(c.peer.db.write(ctx, c.peer.gated, name, held.Token()), held.Release(ctx))
+	return load.Held{Token: held.Token, Release: func(ctx context.Context) error {
+		return errors.Join(c.peer.db.write(ctx, c.peer.gated, name, held.Token), held.Release(ctx))
 	}}, nil
 }
 
@@ -148,32 +148,31 @@ type writeClient struct {
 	locks load.Client
 	peer  *guardedPeer
 
-	mu     sync.Mutex
-	held   []load.Held
-	tokens map[string]uint64
+	mu   sync.Mutex
+	held map[string]load.Held
 }
 
 // Acquire writes under the lock, which the first write acquires and Close releases.
 func (c *writeClient) Acquire(ctx context.Context, name string) (load.Held, error) {
-	token, err := c.token(ctx, name)
+	held, err := c.hold(ctx, name)
 	if err != nil {
-		return nil, err
+		return held, err
 	}
-	return lock{token, func(context.Context) error { return nil }}, c.peer.db.write(ctx, c.peer.gated, name, token)
+	held.Release = func(context.Context) error { return nil }
+	return held, c.peer.db.write(ctx, c.peer.gated, name, held.Token)
 }
 
-func (c *writeClient) token(ctx context.Context, name string) (uint64, error) {
+// hold returns the lock, which it acquires the first time.
+func (c *writeClient) hold(ctx context.Context, name string) (held load.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if token, ok := c.tokens[name]; ok {
-		return token, nil
+	held, ok := c.held[name]
+	if !ok {
+		if held, err = c.locks.Acquire(ctx, name); err == nil {
+			c.held[name] = held
+		}
 	}
-	held, err := c.locks.Acquire(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	c.held, c.tokens[name] = append(c.held, held), held.Token()
-	return held.Token(), nil
+	return held, err
 }
 
 // Close releases all locks.

@@ -55,9 +55,9 @@ type leaseClient struct {
 func (c *leaseClient) Acquire(ctx context.Context, name string) (load.Held, error) {
 	l, err := c.client.Acquire(ctx, fencing.Resource(c.prefix+name))
 	if err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{uint64(l.Token()), l.Release}, nil
+	return load.Held{Token: uint64(l.Token()), Release: l.Release}, nil
 }
 
 func (c *leaseClient) Close(ctx context.Context) error { return c.client.Close(ctx) }

@@ -37,9 +37,9 @@ func (c *leasedJSONClient) Acquire(ctx context.Context, name string) (load.Held,
 	}
 	if err := c.post(ctx, "acquire", map[string]any{"resource": correctnessPrefix + name, "wait": "1m",
 		"sessionId": c.session.ID, "nonce": nonce}, &held); err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return lock{held.Token, func(ctx context.Context) error {
+	return load.Held{Token: held.Token, Release: func(ctx context.Context) error {
 		return c.post(ctx, "release", map[string]any{"sessionId": c.session.ID, "nonce": nonce}, nil)
 	}}, nil
 }

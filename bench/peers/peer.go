@@ -72,18 +72,6 @@ func Kinds(program string) []Kind {
 // nodes is the number of servers of a replicated service.
 const nodes = 3
 
-// lock is a held lock.
-type lock struct {
-	token   uint64 // 0 if the service has none
-	release func(ctx context.Context) error
-}
-
-// Token implements [load.Held].
-func (l lock) Token() uint64 { return l.token }
-
-// Release implements [load.Held].
-func (l lock) Release(ctx context.Context) error { return l.release(ctx) }
-
 // attach returns a [Kind].Attach for addresses that [Cluster].Address has encoded.
 func attach(newTarget func(addresses []string) load.Target) func(string) (load.Target, error) {
 	return func(address string) (load.Target, error) {

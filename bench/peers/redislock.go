@@ -38,10 +38,10 @@ func (c *redislockClient) Acquire(ctx context.Context, name string) (load.Held, 
 	for {
 		held, err := c.locker.Obtain(ctx, name, redislockTTL, options)
 		if err == nil {
-			return lock{0, held.Release}, nil // the tokens of the library are random, and fence nothing
+			return load.Held{Release: held.Release}, nil // the tokens of the library are random, and fence nothing
 		}
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redislock.ErrNotObtained) {
-			return nil, err
+			return load.Held{}, err
 		}
 	}
 }

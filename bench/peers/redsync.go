@@ -38,13 +38,13 @@ func (c *redsyncClient) Acquire(ctx context.Context, name string) (load.Held, er
 	for {
 		err := m.LockContext(ctx)
 		if err == nil {
-			return lock{0, func(ctx context.Context) error { // the library has no fencing tokens
+			return load.Held{Release: func(ctx context.Context) error { // the library has no fencing tokens
 				_, err := m.UnlockContext(ctx)
 				return err
 			}}, nil
 		}
 		if ctx.Err() != nil || !isTaken(err) {
-			return nil, err
+			return load.Held{}, err
 		}
 	}
 }

@@ -60,55 +60,41 @@ type table struct {
 // Acquire implements [load.Client]. It inserts the row if the first update finds none: a
 // lock that was used before takes one statement.
 func (t *table) Acquire(ctx context.Context, name string) (load.Held, error) {
-	r := &row{table: t, name: name}
-	if ok, err := r.try(ctx, updateRow); ok || err != nil {
-		return r, err
-	}
-	if ok, err := r.try(ctx, insertRow); ok || err != nil {
-		return r, err
+	for _, statement := range []string{updateRow, insertRow} {
+		if held, ok, err := t.try(ctx, statement, name); ok || err != nil {
+			return held, err
+		}
 	}
 	for {
 		select {
 		case <-time.After(minPoll + rand.N(maxPoll-minPoll)):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return load.Held{}, ctx.Err()
 		}
-		if ok, err := r.try(ctx, updateRow); ok || err != nil {
-			return r, err
+		if held, ok, err := t.try(ctx, updateRow, name); ok || err != nil {
+			return held, err
 		}
 	}
+}
+
+// try runs a statement that takes the lease, and reports whether it did.
+func (t *table) try(ctx context.Context, statement, name string) (held load.Held, ok bool, err error) {
+	err = t.pool.QueryRow(ctx, statement, name, t.owner).Scan(&held.Token)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return held, false, nil
+	}
+	held.Release = func(ctx context.Context) error {
+		tag, err := t.pool.Exec(ctx, releaseRow, name, t.owner, held.Token)
+		if err == nil && tag.RowsAffected() == 0 {
+			return errors.New("release a row: its lease has expired")
+		}
+		return err
+	}
+	return held, err == nil, err
 }
 
 // Close implements [load.Client].
 func (t *table) Close(context.Context) error {
 	t.pool.Close()
 	return nil
-}
-
-// row is a held lease.
-type row struct {
-	table *table
-	name  string
-	token int64
-}
-
-// try runs a statement that takes the lease, and reports whether it did.
-func (r *row) try(ctx context.Context, statement string) (bool, error) {
-	err := r.table.pool.QueryRow(ctx, statement, r.name, r.table.owner).Scan(&r.token)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Token implements [load.Held].
-func (r *row) Token() uint64 { return uint64(r.token) }
-
-// Release implements [load.Held].
-func (r *row) Release(ctx context.Context) error {
-	tag, err := r.table.pool.Exec(ctx, releaseRow, r.name, r.table.owner, r.token)
-	if err == nil && tag.RowsAffected() == 0 {
-		return errors.New("release a row: its lease has expired")
-	}
-	return err
 }

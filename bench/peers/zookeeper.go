@@ -222,10 +222,10 @@ func (w *zooKeeperWorker) Acquire(ctx context.Context, name string) (load.Held, 
 	defer context.AfterFunc(ctx, conn.Close)()
 	recipe := zk.NewLock(conn, zooKeeperRoot+name, zk.WorldACL(zk.PermAll))
 	if err := recipe.Lock(); err != nil {
-		return nil, errors.Join(err, w.replace(ctx, conn))
+		return load.Held{}, errors.Join(err, w.replace(ctx, conn))
 	}
 	// The recipe does not reveal the number of its node.
-	return lock{0, func(ctx context.Context) error { return unlock(ctx, recipe) }}, nil
+	return load.Held{Release: func(ctx context.Context) error { return unlock(ctx, recipe) }}, nil
 }
 
 // replace replaces a session in which an acquisition has failed: its place in the queue

@@ -89,9 +89,11 @@ func TestExclusion(t *testing.T) {
 // twice grants a lock to everyone.
 type twice struct{ memory }
 
-func (m *twice) Open(context.Context) (load.Client, error)          { return m, nil }
-func (m *twice) Acquire(context.Context, string) (load.Held, error) { return m, nil }
-func (m *twice) Release(context.Context) error                      { return nil }
+func (m *twice) Open(context.Context) (load.Client, error) { return m, nil }
+
+func (m *twice) Acquire(context.Context, string) (load.Held, error) {
+	return load.Held{Token: 1, Release: func(context.Context) error { return nil }}, nil
+}
 
 // A holder carries out orders and reports the first error.
 func TestHoldOrders(t *testing.T) {

@@ -96,15 +96,17 @@ func memoryKind(name string, starts *[]string) peers.Kind {
 
 type memory struct{ lock sync.Mutex }
 
-func (m *memory) Open(context.Context) (load.Client, error)          { return m, nil }
-func (m *memory) Address() string                                    { return "" }
-func (m *memory) Pids() []int                                        { return nil }
-func (m *memory) Version() string                                    { return "1" }
-func (m *memory) Stop()                                              {}
-func (m *memory) Close(context.Context) error                        { return nil }
-func (m *memory) Token() uint64                                      { return 1 }
-func (m *memory) Acquire(context.Context, string) (load.Held, error) { m.lock.Lock(); return m, nil }
-func (m *memory) Release(context.Context) error                      { m.lock.Unlock(); return nil }
+func (m *memory) Open(context.Context) (load.Client, error) { return m, nil }
+func (m *memory) Address() string                           { return "" }
+func (m *memory) Pids() []int                               { return nil }
+func (m *memory) Version() string                           { return "1" }
+func (m *memory) Stop()                                     {}
+func (m *memory) Close(context.Context) error               { return nil }
+
+func (m *memory) Acquire(context.Context, string) (load.Held, error) {
+	m.lock.Lock()
+	return load.Held{Token: 1, Release: func(context.Context) error { m.lock.Unlock(); return nil }}, nil
+}
 
 func TestRun(t *testing.T) {
 	t.Parallel()

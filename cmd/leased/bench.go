@@ -253,13 +253,7 @@ type benchClient struct {
 func (c benchClient) Acquire(ctx context.Context, name string) (load.Held, error) {
 	l, err := c.Client.Acquire(ctx, fencing.Resource(name), c.options...)
 	if err != nil {
-		return nil, err
+		return load.Held{}, err
 	}
-	return benchLease{l}, nil
+	return load.Held{Token: uint64(l.Token()), Release: l.Release}, nil
 }
-
-// benchLease is a lease of the load.
-type benchLease struct{ *lease.Lease }
-
-// Token returns the token as a number.
-func (l benchLease) Token() uint64 { return uint64(l.Lease.Token()) }

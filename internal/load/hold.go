@@ -52,7 +52,7 @@ func (r *runner) acquireMany(ctx context.Context, work Work, worker int, held *[
 			r.showHeld(done, int64(work.Leases))
 		}
 		if r.Granted != nil {
-			r.Granted(Grant{worker, h.Token(), start, acquired})
+			r.Granted(Grant{worker, h.Token, start, acquired})
 		}
 	}
 	return nil

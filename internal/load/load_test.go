@@ -57,32 +57,20 @@ func (c *client) Acquire(ctx context.Context, name string) (load.Held, error) {
 	time.Sleep(time.Millisecond)
 	if c.s.fail != nil {
 		if err := c.s.fail(); err != nil {
-			return nil, err
+			return load.Held{}, err
 		}
 	}
 	l := c.s.lock(name)
 	select {
 	case l <- struct{}{}:
-		return &held{l, c.s.tokens.Add(1)}, nil
+		return load.Held{Token: c.s.tokens.Add(1), Release: func(context.Context) error { <-l; return nil }}, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return load.Held{}, ctx.Err()
 	}
 }
 
 func (c *client) Close(context.Context) error {
 	c.s.closed.Add(1)
-	return nil
-}
-
-type held struct {
-	l     chan struct{}
-	token uint64
-}
-
-func (h *held) Token() uint64 { return h.token }
-
-func (h *held) Release(context.Context) error {
-	<-h.l
 	return nil
 }
 
@@ -207,7 +195,7 @@ func (d *stuckClient) Close(context.Context) error { return nil }
 
 func (d *stuckClient) Acquire(context.Context, string) (load.Held, error) {
 	<-d.ended
-	return nil, errors.New("the service has ended")
+	return load.Held{}, errors.New("the service has ended")
 }
 
 func TestRunEndsWithoutTheClient(t *testing.T) {

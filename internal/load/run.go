@@ -180,7 +180,7 @@ func (r *runner) work(ctx, releasing context.Context, worker int, name string) {
 		}
 		acquired := time.Now()
 		if r.Granted != nil {
-			r.Granted(Grant{worker, held.Token(), start, acquired})
+			r.Granted(Grant{worker, held.Token, start, acquired})
 		}
 		if r.phase.Load() == measuring {
 			r.acquire.Observe(acquired.Sub(start))

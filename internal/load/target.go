@@ -15,9 +15,8 @@ type Client interface {
 }
 
 // Held is a lock that a worker holds.
-type Held interface {
-	// Token returns the fencing token, or 0 if the service has none.
-	Token() uint64
+type Held struct {
+	Token uint64 // the fencing token; 0 if the service has none
 	// Release returns when the service has freed the lock.
-	Release(ctx context.Context) error
+	Release func(ctx context.Context) error
 }
