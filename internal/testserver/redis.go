@@ -20,42 +20,35 @@ type RedisServer struct {
 }
 
 // RedisOption changes how a redis-server is started.
-type RedisOption func(*redisSettings)
-
-type redisSettings struct {
-	config []string
-	env    []string
-}
+type RedisOption func(*RedisServer)
 
 // RedisConfig sets a line of the server's configuration in the format of redis.conf.
 func RedisConfig(name string, values ...string) RedisOption {
-	return func(s *redisSettings) { s.config = append(append(s.config, "--"+name), values...) }
+	return func(s *RedisServer) { s.Args = append(append(s.Args, "--"+name), values...) }
 }
 
 // RedisAppendOnly makes the server write each command to its append-only file
 // before it answers. Without this option a restart loses all data.
 func RedisAppendOnly() RedisOption {
-	return func(s *redisSettings) {
-		s.config = append(s.config, "--appendonly", "yes", "--appendfsync", "always")
-	}
+	return func(s *RedisServer) { s.Args = append(s.Args, "--appendonly", "yes", "--appendfsync", "always") }
 }
 
 // RedisClusterMode makes the server a node of a Redis Cluster. Its cluster bus gets a free
 // port: the default, 10000 above the server's, is among the ports of outgoing connections.
 func RedisClusterMode() RedisOption {
-	return func(s *redisSettings) {
+	return func(s *RedisServer) {
 		port := "0" // the server chooses its default
 		if addresses, err := FreeAddresses(1); err == nil {
 			port = portOf(addresses[0])
 		}
-		s.config = append(s.config, "--cluster-enabled", "yes", "--cluster-port", port)
+		s.Args = append(s.Args, "--cluster-enabled", "yes", "--cluster-port", port)
 	}
 }
 
 // RedisEnv sets a variable in the server's environment, for example LD_PRELOAD to
 // load a library that changes its clock.
 func RedisEnv(name, value string) RedisOption {
-	return func(s *redisSettings) { s.env = append(s.env, name+"="+value) }
+	return func(s *RedisServer) { s.Env = append(s.Env, name+"="+value) }
 }
 
 // Redis starts a redis-server for one test.
@@ -80,15 +73,14 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var settings redisSettings
-	for _, option := range options {
-		option(&settings)
-	}
 	s := &RedisServer{server, filepath.Join(server.Dir, "data")}
 	// A server that is still loading its data answers PING with an error.
-	s.answers, s.Env = answers("PING\r\n", 5, "+PONG"), settings.env
-	s.Args = append([]string{program, "--port", portOf(s.Addr), "--bind", "127.0.0.1", "--dir", s.data, "--daemonize",
-		"no", "--save", "", "--appendonly", "no", "--databases", "1"}, settings.config...)
+	s.answers = answers("PING\r\n", 5, "+PONG")
+	s.Args = []string{program, "--port", portOf(s.Addr), "--bind", "127.0.0.1", "--dir", s.data, "--daemonize", "no",
+		"--save", "", "--appendonly", "no", "--databases", "1"}
+	for _, option := range options {
+		option(s)
+	}
 	if err := s.Start(); err != nil {
 		_ = os.RemoveAll(s.Dir)
 		return nil, err
