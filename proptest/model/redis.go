@@ -97,9 +97,7 @@ func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outco
 	r.FleetSet = true
 	switch {
 	case force && r.Restored && !sameFleet(f, r.Fleet):
-		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
-		m.forgetLives()
-		m.skipAfter(f)
+		m.replaceFleet(f)
 		return m.changed(), nil
 	case changing && sameFleet(f, r.Next):
 		if (now && !r.Now) || (force && !r.Force) {
@@ -113,14 +111,20 @@ func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outco
 		r.Next, r.NextVersion, r.Now, r.Force = engine.Fleet{}, 0, false, false
 		return m.changed(), nil
 	case len(r.Fleet.Addresses) == 0, !r.Ready && !r.Restored:
-		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
-		m.forgetLives()
-		m.skipAfter(f)
+		m.replaceFleet(f)
 		return m.changed(), nil
 	}
 	o := m.changed()
 	r.Next, r.NextVersion, r.Now, r.Force = f, m.version, now, force
 	return o, nil
+}
+
+// replaceFleet makes a fleet the current one. The log must be reconciled with its nodes first.
+func (m *Model) replaceFleet(f engine.Fleet) {
+	r := &m.redis
+	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
+	m.forgetLives()
+	m.skipAfter(f)
 }
 
 func sameFleet(a, b engine.Fleet) bool {
@@ -137,9 +141,7 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 	case r.NextVersion != version:
 		return m.is(Outdated), nil
 	}
-	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, engine.Fleet{}, 0, false, false
-	m.forgetLives() // the log must be reconciled with the new nodes first
-	m.skipAfter(r.Fleet)
+	m.replaceFleet(r.Next)
 	r.Floor = r.Ceiling
 	return m.changed(), nil
 }

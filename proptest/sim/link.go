@@ -39,14 +39,9 @@ type link struct {
 	left     bool
 	received uint64 // messages
 	silence  clientcore.Silence
-	quiet    int // checks since the last message
-	pending  map[int]*pendingOp
+	quiet    int                         // checks since the last message
+	pending  map[int]func(answer, error) // the callbacks of operations without an answer
 	last     int
-}
-
-// pendingOp is an operation without an answer.
-type pendingOp struct {
-	got func(answer, error)
 }
 
 func newLinks(c *client, disconnected func()) *links {
@@ -83,7 +78,7 @@ func (l *links) connect(done func(*link, error)) {
 		l.members.Connected(l.now(), began, address, err, false)
 		var opened *link
 		if err == nil {
-			opened = &link{owner: l, slot: at, address: address, pending: map[int]*pendingOp{}}
+			opened = &link{owner: l, slot: at, address: address, pending: map[int]func(answer, error){}}
 			l.current = opened
 			opened.beat()
 			opened.check()
@@ -151,9 +146,9 @@ func (l *links) abandon(k *link, leader string) {
 	}
 	k.left = true
 	for id := 1; id <= k.last; id++ {
-		if p := k.pending[id]; p != nil {
+		if got := k.pending[id]; got != nil {
 			delete(k.pending, id)
-			p.got(answer{}, errTimeout)
+			got(answer{}, errTimeout)
 		}
 	}
 	l.disconnected()
@@ -165,17 +160,17 @@ func (k *link) do(limit time.Duration, do func(*replica, func(answer)), got func
 	l := k.owner
 	k.last++
 	id, life := k.last, l.life
-	k.pending[id] = &pendingOp{got}
+	k.pending[id] = got
 	l.w.send(l.process, k.slot.process, false, func() {
 		do(k.slot.replica, func(a answer) {
 			l.w.send(k.slot.process, l.process, false, func() {
-				p := k.pending[id]
-				if k.left || p == nil || life != l.life {
+				got := k.pending[id]
+				if k.left || got == nil || life != l.life {
 					return
 				}
 				k.receive()
 				delete(k.pending, id)
-				p.got(a, nil)
+				got(a, nil)
 			})
 		})
 	})
