@@ -57,11 +57,7 @@ func newChecker(w *world) *checker {
 		cluster: property.NewChecker("cluster")}
 	c.result.Modes, c.result.Switches.Grants, c.result.Acknowledged = map[string]Figures{}, map[string]int{},
 		map[string]int{}
-	c.grants.throughMember = func(who string) bool {
-		var number int
-		_, err := fmt.Sscanf(who, "worker %d", &number)
-		return err == nil && throughMember(number)
-	}
+	c.migrator = newMigrator(c)
 	return c
 }
 

@@ -19,7 +19,7 @@ func (n *nemesis) workerFaults(workers []*worker) []fault {
 	holding := func(r *rand.Rand) *worker {
 		v := any(r)
 		for range 20 * len(workers) {
-			if n.holds(v.spec.Name) {
+			if n.holding(v.spec.Name) {
 				break
 			}
 			v = any(r)

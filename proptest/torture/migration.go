@@ -39,10 +39,8 @@ type Switches struct {
 // migrator migrates the locks with the switched prefix between the modes, like
 // `leased policy set`.
 type migrator struct {
-	world  *world
-	random *rand.Rand
-	emit   func(property.Event)
-	broken func(string) // adds a violation
+	checker *checker
+	random  *rand.Rand
 
 	mu    sync.Mutex
 	mode  engine.Mode // of the locks; during a migration the old one
@@ -50,9 +48,8 @@ type migrator struct {
 	done  Switches
 }
 
-func newMigrator(w *world, c *checker) *migrator {
-	return &migrator{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), emit: c.happened, broken: c.violate,
-		mode: engine.Correctness}
+func newMigrator(c *checker) *migrator {
+	return &migrator{checker: c, random: rand.New(rand.NewPCG(c.world.config.Seed, 1<<32)), mode: engine.Correctness}
 }
 
 // prepare sets the first mode of the locks.
@@ -77,8 +74,8 @@ func (m *migrator) change(ctx context.Context) {
 		to = engine.Correctness
 	}
 	now, abort := m.random.IntN(2) == 0, m.random.IntN(8) == 0
-	began := m.world.now()
-	m.emit(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix,
+	began := m.checker.world.now()
+	m.checker.happened(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix,
 		Note: "move to " + to.String()})
 	err := m.retry(ctx, func() error { return m.set(ctx, to, now) })
 	if err == nil && abort && wait(ctx, time.Duration(m.random.Int64N(int64(500*time.Millisecond)))) {
@@ -91,8 +88,8 @@ func (m *migrator) change(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		m.broken(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to, began,
-			switchLimit, err))
+		m.checker.violate(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to,
+			began, switchLimit, err))
 		return
 	}
 	m.mu.Lock()
@@ -105,13 +102,13 @@ func (m *migrator) change(ctx context.Context) {
 		m.done.Now++
 	}
 	m.done.Done++
-	m.times = append(m.times, m.world.now()-began)
+	m.times = append(m.times, m.checker.world.now()-began)
 }
 
 // finish waits for a migration that was incomplete when the faults ended.
 func (m *migrator) finish(ctx context.Context) {
 	if err := m.retry(ctx, func() error { return m.complete(ctx) }); err != nil && ctx.Err() == nil {
-		m.broken(fmt.Sprintf("%s: incomplete %v after the last fault: %v", switchProperty, switchLimit, err))
+		m.checker.violate(fmt.Sprintf("%s: incomplete %v after the last fault: %v", switchProperty, switchLimit, err))
 	}
 }
 
@@ -133,7 +130,7 @@ func (m *migrator) retry(ctx context.Context, do func() error) (err error) {
 
 // set requests a mode. It is idempotent.
 func (m *migrator) set(ctx context.Context, mode engine.Mode, now bool) error {
-	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
+	return m.checker.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		_, err := policies.SetPolicy(ctx, &pb.SetPolicyRequest{Now: now,
 			Policy: &pb.Policy{Prefix: switchedPrefix, Mode: wire.ModeText(mode), Ttl: leaseTTL.String()}})
 		return err
@@ -141,7 +138,7 @@ func (m *migrator) set(ctx context.Context, mode engine.Mode, now bool) error {
 }
 
 func (m *migrator) abort(ctx context.Context) error {
-	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
+	return m.checker.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		_, err := policies.AbortMigration(ctx, &pb.AbortMigrationRequest{Prefix: switchedPrefix})
 		return err
 	})
@@ -149,7 +146,7 @@ func (m *migrator) abort(ctx context.Context) error {
 
 // complete stores the mode, or returns what the migration is waiting for.
 func (m *migrator) complete(ctx context.Context) error {
-	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
+	return m.checker.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		list, err := policies.ListPolicies(ctx, &pb.ListPoliciesRequest{})
 		if err != nil {
 			return err

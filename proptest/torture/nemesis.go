@@ -14,16 +14,10 @@ import (
 )
 
 // nemesis injects faults into each part of the system, one after the other, and repairs
-// each before the next.
+// each before the next. It reports them to the checker.
 type nemesis struct {
-	world    *world
-	migrator *migrator
-	grants   *grants
-	emit     func(property.Event)
-	broken   func(string)      // adds a violation
-	fail     func(error)       // ends the run
-	holds    func(string) bool // whether a worker holds a lock
-	tracer   string            // path of strace, or empty
+	*checker
+	tracer string // path of strace, or empty
 }
 
 // fault is one kind of fault, with its weight.
@@ -32,15 +26,12 @@ type fault struct {
 	do     func(ctx context.Context, r *rand.Rand)
 }
 
-func newNemesis(w *world, c *checker) *nemesis {
-	n := &nemesis{world: w, migrator: newMigrator(w, c), grants: &c.grants, emit: c.happened, broken: c.violate,
-		fail: c.fail, holds: c.holding}
+func newNemesis(c *checker) *nemesis {
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
-		w.without = append(w.without, "no disk errors: strace is missing (Debian: apt-get install strace)")
+		c.world.without = append(c.world.without, "no disk errors: strace is missing (Debian: apt-get install strace)")
 	}
-	n.tracer = tracer
-	return n
+	return &nemesis{c, tracer}
 }
 
 // random injects faults into all parts at random. It continues beyond the duration until
@@ -113,7 +104,7 @@ func some(r *rand.Rand, least, most time.Duration) time.Duration {
 
 // report records a fault.
 func (n *nemesis) report(who, note string) {
-	n.emit(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
+	n.happened(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
 }
 
 // try reports whether a fault could be injected or repaired. If not, it ends the run.
@@ -126,9 +117,9 @@ func (n *nemesis) try(err error) bool {
 
 // pause stops a process and resumes it after a while, or when ctx ends.
 func (n *nemesis) pause(ctx context.Context, who, note string, length time.Duration, stop, resume func()) {
-	n.emit(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
+	n.happened(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
 	stop()
 	wait(ctx, length)
-	n.emit(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
+	n.happened(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
 	resume()
 }

@@ -20,7 +20,8 @@ const (
 	// healLimit bounds the time until a lock is granted after the last fault: a lock that
 	// a Redis node granted while its clock was ahead stays held there, and the host may be
 	// busy.
-	healLimit = 2 * time.Minute
+	healLimit  = 2 * time.Minute
+	workerName = "worker %d"
 )
 
 // worker is a worker's process.
@@ -57,8 +58,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	defer w.stop()
 	checker := newChecker(w)
-	n := newNemesis(w, checker)
-	checker.migrator = n.migrator
+	n := newNemesis(checker)
 	for _, why := range w.without {
 		fmt.Fprintln(c.Progress, why)
 	}
@@ -92,10 +92,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 func (w *world) startWorkers(c *checker) error {
 	commands := append([][]string{w.config.Worker}, w.config.Others...)
 	for i := range w.config.Workers {
-		v := &worker{spec: Spec{Name: fmt.Sprintf("worker %d", i+1), Number: i + 1, Seed: w.config.Seed,
+		name := fmt.Sprintf(workerName, i+1)
+		v := &worker{spec: Spec{Name: name, Number: i + 1, Seed: w.config.Seed,
 			Endpoints: w.endpoints(), CA: w.ca(), DSN: w.postgres.DSN, Locks: w.locksDSN(), Began: w.began,
-			Classes: scenarios[w.config.Scenario].classes, ThroughMember: throughMember(i + 1)}}
-		v.process = &testserver.Process{Name: v.spec.Name, Args: commands[i%len(commands)], Out: c.read,
+			Classes: scenarios[w.config.Scenario].classes, ThroughMember: throughMember(name)}}
+		v.process = &testserver.Process{Name: name, Args: commands[i%len(commands)], Out: c.read,
 			Log: filepath.Join(w.config.Dir, fmt.Sprintf("worker-%d.log", i+1))}
 		if err := v.begin(); err != nil {
 			return err
@@ -106,7 +107,11 @@ func (w *world) startWorkers(c *checker) error {
 }
 
 // throughMember reports whether a worker has no connection to Redis: one in three.
-func throughMember(number int) bool { return number%3 == 0 }
+func throughMember(name string) bool {
+	var number int
+	_, err := fmt.Sscanf(name, workerName, &number)
+	return err == nil && number%3 == 0
+}
 
 // monitor prints progress, compares the members and checks completed histories until ctx
 // ends. It stops the run on an error other than a violation.

@@ -35,11 +35,9 @@ type Route struct {
 
 // grants counts grants in efficiency mode while watched.
 type grants struct {
-	throughMember func(who string) bool
-
 	mu       sync.Mutex
 	watched  bool
-	routes   [2]Route
+	routes   [2]Route // directly, and through a member
 	last     [2]time.Duration
 	lastSeen time.Duration // of any route, counted or not
 }
@@ -50,18 +48,14 @@ func (g *grants) see(e property.Event) {
 	defer g.mu.Unlock()
 	g.lastSeen = max(g.lastSeen, e.At)
 	if g.watched {
-		route := g.route(e.Who)
+		route := 0
+		if throughMember(e.Who) {
+			route = 1
+		}
 		g.routes[route].Grants++
 		g.routes[route].Gap = max(g.routes[route].Gap, e.At-g.last[route])
 		g.last[route] = max(g.last[route], e.At)
 	}
-}
-
-func (g *grants) route(who string) int {
-	if g.throughMember != nil && g.throughMember(who) {
-		return 1
-	}
-	return 0
 }
 
 // watch starts counting.
@@ -123,7 +117,7 @@ func (n *nemesis) leaderless(ctx context.Context) {
 	}
 	for name, route := range map[string]Route{"directly": routes.Direct, "through a member": routes.Member} {
 		if route.Grants == 0 || route.Gap > gapLimit {
-			n.broken(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants,
+			n.violate(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants,
 				n.world.config.Duration, route.Gap))
 		}
 	}
@@ -141,7 +135,7 @@ func (n *nemesis) emptyRepeatedly(ctx context.Context) {
 		n.emptyAll(ctx)
 		emptied := n.world.now()
 		if !until(ctx, recoveryLimit, func() bool { return n.grants.since(emptied) }) && ctx.Err() == nil {
-			n.broken(fmt.Sprintf("%s: nothing was granted for %v", recoveryProperty, recoveryLimit))
+			n.violate(fmt.Sprintf("%s: nothing was granted for %v", recoveryProperty, recoveryLimit))
 			return
 		}
 	}
