@@ -22,7 +22,7 @@ const (
 
 // Cluster is the servers of one service, with a folder for their data.
 type Cluster struct {
-	Servers
+	Servers []*testserver.Process
 	// Endpoints are the addresses for clients, one for each server.
 	Endpoints []string
 	Dir       string
@@ -44,7 +44,10 @@ func (c *Cluster) Launch(ctx context.Context, dir, name string, start func(ctx c
 		err = c.ready(limited)
 	}
 	if err != nil {
-		err = fmt.Errorf("start %s: %w", name, c.Explain(err))
+		for _, s := range c.Servers {
+			err = errors.Join(err, fmt.Errorf("output of %s:\n%s", s.Name, s.LogEnd()))
+		}
+		err = fmt.Errorf("start %s: %w", name, err)
 		c.Stop()
 	}
 	return err
@@ -84,6 +87,29 @@ func (c *Cluster) killFirst(leads func(i int) bool) error {
 	return errors.New("no server leads")
 }
 
+// Pids returns the process ids of the servers that run.
+func (c *Cluster) Pids() (pids []int) {
+	for _, s := range c.Servers {
+		if pid := s.Pid(); pid != 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Restart starts the servers that do not run.
+func (c *Cluster) Restart() error {
+	for _, s := range c.Servers {
+		if s.Pid() != 0 {
+			continue
+		}
+		if err := s.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Restore starts killed servers again, and waits until all grant locks.
 func (c *Cluster) Restore(ctx context.Context) error {
 	if err := c.Restart(); err != nil {
@@ -100,7 +126,9 @@ func (c *Cluster) Address() string {
 
 // Stop kills the servers and removes their data.
 func (c *Cluster) Stop() {
-	c.Kill()
+	for _, s := range c.Servers {
+		s.Kill()
+	}
 	if c.Dir != "" {
 		_ = os.RemoveAll(c.Dir)
 	}

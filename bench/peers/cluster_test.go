@@ -11,12 +11,12 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-func TestServers(t *testing.T) {
+func TestCluster(t *testing.T) {
 	t.Parallel()
-	servers := peers.Servers{sleeper(t)}
+	servers := peers.Cluster{Servers: []*testserver.Process{sleeper(t)}}
 	pids := servers.Pids()
 	require.Len(t, pids, 1)
-	servers.Kill()
+	servers.Stop()
 	require.Empty(t, servers.Pids())
 	require.NoError(t, servers.Restart())
 	require.NotEmpty(t, servers.Pids())

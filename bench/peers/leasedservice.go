@@ -178,7 +178,7 @@ func (s *service) Restore(ctx context.Context) error {
 
 // Pids returns the process ids of the members, and of the Redis nodes.
 func (s *service) Pids() []int {
-	pids := s.Servers.Pids()
+	pids := s.Cluster.Pids()
 	for _, node := range s.redis {
 		pids = append(pids, node.Pid())
 	}

@@ -1,9 +1,13 @@
 package peers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -79,6 +83,25 @@ func (s *postgresServer) Version() string {
 		_ = conn.Close(ctx)
 	}
 	return "PostgreSQL " + version + ", " + Library("pgx", "github.com/jackc/pgx/v5")
+}
+
+// Tree returns the ids of a process and of its children. PostgreSQL has a
+// process for each connection.
+func Tree(pid int) []int {
+	pids := []int{pid}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil { // it has exited
+			continue
+		}
+		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state, parent, ...
+		if parent, _ := strconv.Atoi(string(fields[1])); parent == pid {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
 }
 
 // openPostgresEngine opens clients of the engine lease/postgres.

@@ -26,19 +26,11 @@ var colors = map[Kind]string{Stale: yellow, Rejected: yellow, Fault: grey,
 // or pause to its end. The axis is not to scale: every event has a column of its own, and the tooltip of a box has
 // the time.
 func Draw(w io.Writer, events []Event, bad ...*Violation) error {
-	d := drawing{events: events}
-	for i := range events {
-		d.draw(i, bad)
-	}
 	var info porcupine.LinearizationInfo
-	info.AddAnnotations(d.boxes)
+	for i := range events {
+		info.AddAnnotations(boxes(events, i, bad))
+	}
 	return porcupine.Visualize(guarded, info, w)
-}
-
-// drawing is a page under construction.
-type drawing struct {
-	events []Event
-	boxes  []porcupine.Annotation
 }
 
 // span is a kind of event that lasts until one of the kinds of ends.
@@ -58,9 +50,10 @@ var spans = map[Kind]span{
 	Paused:    {[]Kind{Resumed}, sameProcess},
 }
 
-// draw draws the box that begins with an event. An event that only ends one has none of its own.
-func (d *drawing) draw(i int, bad []*Violation) {
-	e := d.events[i]
+// boxes returns the box that begins with an event, and one for the property that the event violates. An event that
+// only ends a box has none of its own.
+func boxes(events []Event, i int, bad []*Violation) (all []porcupine.Annotation) {
+	e := events[i]
 	box := porcupine.Annotation{Tag: lane(e), Start: int64(i), End: int64(i)}
 	box.Description, box.Details = describe(e), e.String()
 	violates := func(e Event) bool {
@@ -69,46 +62,39 @@ func (d *drawing) draw(i int, bad []*Violation) {
 	color := colors[e.Kind]
 	wrong := violates(e)
 	if s, ok := spans[e.Kind]; ok {
-		end := d.find(i, func(o Event) bool { return slices.Contains(s.ends, o.Kind) && s.same(e, o) })
-		if end < 0 {
-			box.End, box.Description = int64(len(d.events)), box.Description+" …"
+		ends := func(o Event) bool { return slices.Contains(s.ends, o.Kind) && s.same(e, o) }
+		if n := slices.IndexFunc(events[i+1:], ends); n < 0 {
+			box.End, box.Description = int64(len(events)), box.Description+" …"
 		} else {
-			last := d.events[end]
-			box.End, box.Details = int64(end), box.Details+"\n"+last.String()
+			last := events[i+1+n]
+			box.End, box.Details = int64(i+1+n), box.Details+"\n"+last.String()
 			wrong = wrong || violates(last)
 			if last.Kind == Rejected {
 				color, box.Description = yellow, box.Description+" refused"
 			}
 		}
-	} else if d.begun(i) && !wrong {
-		return
+	} else if begun(events[:i], e) && !wrong {
+		return nil
 	}
 	if box.BackgroundColor = color; wrong {
 		box.BackgroundColor = red
 	}
-	d.boxes = append(d.boxes, box)
+	all = append(all, box)
 	for _, v := range bad {
 		if v.Event == e {
-			d.boxes = append(d.boxes, porcupine.Annotation{Tag: "violations", Start: int64(i), End: int64(i),
+			all = append(all, porcupine.Annotation{Tag: "violations", Start: int64(i), End: int64(i),
 				Description: "Violated: " + string(v.Property), Details: v.Error(), BackgroundColor: red})
 		}
 	}
+	return all
 }
 
 // begun reports whether an event ends a box that an earlier event began.
-func (d *drawing) begun(i int) bool {
-	return slices.ContainsFunc(d.events[:i], func(o Event) bool {
+func begun(earlier []Event, e Event) bool {
+	return slices.ContainsFunc(earlier, func(o Event) bool {
 		s, ok := spans[o.Kind]
-		return ok && slices.Contains(s.ends, d.events[i].Kind) && s.same(o, d.events[i])
+		return ok && slices.Contains(s.ends, e.Kind) && s.same(o, e)
 	})
-}
-
-// find returns the index of the first matching event after i, or -1.
-func (d *drawing) find(i int, match func(Event) bool) int {
-	if j := slices.IndexFunc(d.events[i+1:], match); j >= 0 {
-		return i + 1 + j
-	}
-	return -1
 }
 
 // lane returns the name of the lane of an event.
