@@ -68,7 +68,8 @@ func (c *bareClient) Acquire(_ context.Context, name string) (load.Held, error) 
 	if err := c.ask(bareAcquireSum, "2", "bare:"+name, "barectr:"+name, c.owner, "10000"); err != nil {
 		return load.Held{}, err
 	}
-	return load.Held{Release: func(context.Context) error { return c.ask(bareReleaseSum, "1", "bare:"+name, c.owner) }}, nil
+	release := func(context.Context) error { return c.ask(bareReleaseSum, "1", "bare:"+name, c.owner) }
+	return load.Held{Release: release}, nil
 }
 
 // Close implements [load.Client].

@@ -48,8 +48,8 @@ func retired(w *State) {
 	old, present := &w.Nodes[0], &w.Nodes[1]
 	old.Log, old.Servers[0].Version, old.Servers[0].Successor = member{}, 2, 2
 	present.Log.Life = lifeOf(0, 1)
-	present.Servers[0] = server{data: data{Version: 9, Fleet: 2, Max: 5*jump + 1, Floor: 5 * jump, Ceiling: 6 * jump}, Initialised: 1,
-		Joins: 1}
+	present.Servers[0] = server{Initialised: 1, Joins: 1,
+		data: data{Version: 9, Fleet: 2, Max: 5*jump + 1, Floor: 5 * jump, Ceiling: 6 * jump}}
 	w.Topologies[1], present.Topologies[1] = topology{9, 2}, lifeOf(0, 1)
 }
 

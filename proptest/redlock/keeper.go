@@ -146,8 +146,8 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 		s.state.Join = joins[to.Init.Join]
 	}
 	c := &to.Init
-	r := redisnode.Range{Join: joins[c.Join], Version: uint64(c.Version), Fleet: fleetNames[c.Fleet], Floor: large(c.Floor),
-		Ceiling: large(c.Ceiling), Successor: fleetNames[c.Successor]}
+	r := redisnode.Range{Join: joins[c.Join], Version: uint64(c.Version), Fleet: fleetNames[c.Fleet],
+		Floor: large(c.Floor), Ceiling: large(c.Ceiling), Successor: fleetNames[c.Successor]}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
 		return false
 	}

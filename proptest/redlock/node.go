@@ -161,8 +161,8 @@ func (n *node) report(m int) recovery.Report {
 
 // report returns the data in a report, with the join nonce that made the server a voter.
 func (d data) report(initialised uint8) *recovery.State {
-	return &recovery.State{Version: uint64(d.Version), Fleet: fleetNames[d.Fleet], Max: large(d.Max), Floor: large(d.Floor),
-		Ceiling: large(d.Ceiling), Join: joins[initialised], Successor: fleetNames[d.Successor]}
+	return &recovery.State{Version: uint64(d.Version), Fleet: fleetNames[d.Fleet], Max: large(d.Max),
+		Floor: large(d.Floor), Ceiling: large(d.Ceiling), Join: joins[initialised], Successor: fleetNames[d.Successor]}
 }
 
 // lose restarts the server that an address leads to. Without a service, no process refers

@@ -88,8 +88,8 @@ func (m *migrator) change(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		m.checker.violate(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to,
-			began, switchLimit, err))
+		m.checker.violate(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from,
+			to, began, switchLimit, err))
 		return
 	}
 	m.mu.Lock()
