@@ -14,7 +14,7 @@
 //
 // It runs on Linux only. Files, in reading order: config.go, run.go and result.go, the API
 // ([Config], [Run], [Result]); world.go, all processes of a run, with member.go,
-// redisnode.go, process.go and network.go; worker.go and holder.go, the
+// redisnode.go, postgres.go and network.go; worker.go and holder.go, the
 // workers ([Work] is their main function); storage.go, [Storage]; nemesis.go, faults.go
 // and scenario.go, the faults; migration.go, migrations between the modes; checker.go,
 // history.go and overlap.go, the checks.
