@@ -148,7 +148,7 @@ var matrix = []place{
 	// Checks of files that are no Go code, in a module of their own.
 	{folder: "tools/...", theirs: anything},
 
-	// Writes api/openapi.yaml.
+	// Writes api/leased/v1/openapi.yaml.
 	{folder: "internal/openapi", ours: []string{"internal/server/httpapi", "internal/wire"}, theirs: anything,
 		inTests: []string{"api/..."}},
 

@@ -1,6 +1,7 @@
 package leasedv1_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -31,4 +32,10 @@ func ExampleNewLeaseServiceClient() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// A generator of clients reads the description.
+func Example_openAPI() {
+	fmt.Println(bytes.Contains(leasedv1.OpenAPI, []byte("/v1/acquire:")))
+	// Output: true
 }

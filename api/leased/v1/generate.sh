@@ -12,6 +12,6 @@ PATH="$plugins:$PATH" protoc -I api \
 	--go-grpc_out=api --go-grpc_opt=paths=source_relative \
 	leased/v1/lease.proto leased/v1/admin.proto
 protoc -I api --include_source_info -o "$plugins/api.pb" leased/v1/lease.proto leased/v1/admin.proto
-[ -f api/openapi.yaml ] || : >api/openapi.yaml
+[ -f api/leased/v1/openapi.yaml ] || : >api/leased/v1/openapi.yaml
 go run ./internal/openapi "$plugins/api.pb" >"$plugins/openapi.yaml"
-mv "$plugins/openapi.yaml" api/openapi.yaml
+mv "$plugins/openapi.yaml" api/leased/v1/openapi.yaml

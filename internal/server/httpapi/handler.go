@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leased-project/leased/api"
+	leasedv1 "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/metrics"
@@ -81,7 +81,7 @@ const OpenAPIPath = "/openapi.yaml"
 // openAPI serves the description of the API.
 func openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(api.OpenAPI) // nothing can be done if the client is gone
+	_, _ = w.Write(leasedv1.OpenAPI) // nothing can be done if the client is gone
 }
 
 // LeaderHeader names the API address of the leader in every answer to a call, if the member knows
