@@ -19,7 +19,7 @@ SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagega
 # Packages without goroutines of their own, and tests of programs that they start: the race detector would only slow
 # them down. In proptest/virtual the detector of Go 1.26 crashes now and then, in runtime.(*timer).maybeRunChan of a
 # synctest bubble. make race runs them all with it.
-PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|clientcore|golden|logtest|openapi|screenshots|secret|server/dashboard|tidy|wire)|lease/engine|proptest/(model|mutants|prop|property|redisnode|redlock|sim|torture|virtual)|raftstore/(lessor|machine|proposer)|redlockadapter/(quorum|recovery|scripts)|sdk/.*|storagegate/(internal/.*|recipes|sqlgate.*)|telemetry/(metrics|tracing))
+PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|clientcore|golden|logtest|openapi|screenshots|secret|server/dashboard|tidy|wire)|lease/engine|proptest/(model|mutants|prop|property|redisnode|redlock|sim|torture|virtual)|raftstore/(lessor|machine|proposer)|redlockadapter/(quorum|recovery|scripts)|sdk/.*|storagegate/(recipes|sqlgate.*)|telemetry/(metrics|tracing))
 # Packages whose tests need processes or minutes. Elsewhere such tests are skipped by -short.
 PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/(mutants|prop|redisnode|redlock|sim|torture|virtual)|storagegate/(sqlgate.*|objectgate|recipes))
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)

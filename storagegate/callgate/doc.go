@@ -17,5 +17,6 @@
 // Types, in reading order: [Marks], where the marks are stored: [Memory], which
 // a restart loses, or [Stored], in any storage gate; [Guard], which runs the
 // calls; [Carried], the token that a call carries; [Stream], a call with many
-// messages.
+// messages. [RPCCode], [RPCDetail] and [RPCRefusal] are what the errors of grpcgate and
+// connectgate have in common.
 package callgate

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/storagegate/internal/rpcdetail"
+	"github.com/leased-project/leased/storagegate/callgate"
 )
 
 // Token is for servers: it returns the token in the headers of a call, or None. A
@@ -72,8 +72,9 @@ func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	converted := connect.NewError(connect.Code(rpcdetail.Code(err)), err) // both use the codes of gRPC
-	if info := rpcdetail.Info(err); info != nil {
+	converted := connect.NewError(connect.Code(callgate.RPCCode(err)), err)
+	if reason, fields := callgate.RPCDetail(err); reason != "" {
+		info := &errdetails.ErrorInfo{Domain: callgate.Domain, Reason: reason, Metadata: fields}
 		if detail, failed := connect.NewErrorDetail(info); failed == nil {
 			converted.AddDetail(detail)
 		}
@@ -94,7 +95,7 @@ func Refusal(err error) error {
 			continue // an unknown kind of detail
 		}
 		if info, ok := value.(*errdetails.ErrorInfo); ok {
-			if refusal := rpcdetail.Refusal(info); refusal != nil {
+			if refusal := callgate.RPCRefusal(info.GetDomain(), info.GetReason(), info.GetMetadata()); refusal != nil {
 				return refusal
 			}
 		}

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/storagegate/internal/rpcdetail"
+	"github.com/leased-project/leased/storagegate/callgate"
 )
 
 // WithToken is for clients: calls with the returned context carry token. It
@@ -42,8 +43,9 @@ func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	converted := status.New(rpcdetail.Code(err), err.Error())
-	if info := rpcdetail.Info(err); info != nil {
+	converted := status.New(codes.Code(callgate.RPCCode(err)), err.Error())
+	if reason, fields := callgate.RPCDetail(err); reason != "" {
+		info := &errdetails.ErrorInfo{Domain: callgate.Domain, Reason: reason, Metadata: fields}
 		if detailed, failed := converted.WithDetails(info); failed == nil {
 			converted = detailed
 		}
@@ -56,7 +58,7 @@ func Error(err error) error {
 func Refusal(err error) error {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			if refusal := rpcdetail.Refusal(info); refusal != nil {
+			if refusal := callgate.RPCRefusal(info.GetDomain(), info.GetReason(), info.GetMetadata()); refusal != nil {
 				return refusal
 			}
 		}
