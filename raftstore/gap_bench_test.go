@@ -90,7 +90,7 @@ func fillCluster(b *testing.B, leases, sessions int) *filled {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, id := range f.ids {
-		require.True(b, t.lessor.Renew(now, id, f.sessions[i].Incarnation))
+		require.True(b, t.lessor.Renew(now, id, f.sessions[i].Incarnation, 0))
 	}
 	f.deadline = stopwatch.Now().Add(fillTTL)
 	return f

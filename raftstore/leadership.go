@@ -81,7 +81,7 @@ func (t *leadership) renew(arrived engine.Instant, id engine.SessionID, incarnat
 	known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	renewed = t.lessor.RenewFor(arrived, id, incarnation, ttl)
+	renewed = t.lessor.Renew(arrived, id, incarnation, ttl)
 	return renewed, renewed || t.unadopted == 0
 }
 

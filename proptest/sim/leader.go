@@ -345,7 +345,7 @@ func (l *leadership) renewFrom(a arrival, id engine.SessionID, incarnation uint6
 	if info := l.machine.SessionInfo(id); l.unadopted > 0 && info.Incarnation != 0 {
 		l.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
 	}
-	return l.lessor.RenewFor(a.instant, id, incarnation, ttl)
+	return l.lessor.Renew(a.instant, id, incarnation, ttl)
 }
 
 // extend is renew for a caller that has a proof of leadership.

@@ -62,7 +62,7 @@ func TestExpiriesAreSpread(t *testing.T) {
 	require.Len(t, commands, lessor.MaxDue)
 	require.Zero(t, wait)
 	last := engine.SessionID{byte((sessions - 1) >> 8), byte((sessions - 1) & 255)}
-	require.True(t, l.Renew(at(11*time.Second), last, sessions))
+	require.True(t, l.Renew(at(11*time.Second), last, sessions, 0))
 	commands, _ = l.Due(at(11 * time.Second))
 	require.Len(t, commands, lessor.MaxDue)
 	commands, wait = l.Due(at(11 * time.Second))
@@ -74,12 +74,12 @@ func TestExpiriesAreSpread(t *testing.T) {
 // owes it, and its TTL.
 func TestAdoptedSessionKeepsItsTime(t *testing.T) {
 	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
-	require.False(t, l.Renew(at(0), a, 1), "it is not adopted yet")
+	require.False(t, l.Renew(at(0), a, 1, 0), "it is not adopted yet")
 	open(l, time.Second, a, time.Second, 1)
 	l.Adopt(opened(a, 1))
 	commands, _ := l.Due(at(10 * time.Second))
 	require.Empty(t, commands)
-	require.True(t, l.Renew(at(10*time.Second), a, 1))
+	require.True(t, l.Renew(at(10*time.Second), a, 1, 0))
 	require.Equal(t, 10*time.Second, l.Left(at(10*time.Second), a))
 }
 
@@ -88,9 +88,9 @@ func TestAdoptedSessionKeepsItsTime(t *testing.T) {
 func TestRenewalCountsFromItsArrival(t *testing.T) {
 	l := begin()
 	open(l, 0, a, 10*time.Second, 1)
-	require.True(t, l.Renew(at(9*time.Second), a, 1))
+	require.True(t, l.Renew(at(9*time.Second), a, 1, 0))
 	commands, _ := l.Due(at(12 * time.Second))
 	require.Empty(t, commands)
-	require.True(t, l.Renew(at(2*time.Second), a, 1))
+	require.True(t, l.Renew(at(2*time.Second), a, 1, 0))
 	require.Equal(t, 7*time.Second, l.Left(at(12*time.Second), a))
 }

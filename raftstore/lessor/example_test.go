@@ -20,7 +20,7 @@ func Example() {
 	_, wait := l.Due(start)
 	fmt.Println("wait", wait)
 	later := start.Add(4 * time.Second)
-	fmt.Println("renewed:", l.Renew(later, id, 1))
+	fmt.Println("renewed:", l.Renew(later, id, 1, 0))
 	commands, _ := l.Due(later.Add(10 * time.Second))
 	fmt.Printf("%T\n", commands[0])
 	// Output:

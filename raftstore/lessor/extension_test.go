@@ -16,12 +16,12 @@ func TestShorterRenewalTakesNothingBack(t *testing.T) {
 	open(l, 0, a, 10*time.Second, 1)
 	l.Applied(at(0), &machine.Update{Session: a, Incarnation: 1, TTL: time.Minute}, machine.Result{Code: machine.Done},
 		nil)
-	require.True(t, l.RenewFor(at(time.Second), a, 1, time.Minute))
-	require.True(t, l.RenewFor(at(2*time.Second), a, 1, 10*time.Second))
+	require.True(t, l.Renew(at(time.Second), a, 1, time.Minute))
+	require.True(t, l.Renew(at(2*time.Second), a, 1, 10*time.Second))
 	require.Equal(t, time.Minute, l.Left(at(time.Second), a))
 	commands, _ := l.Due(at(60 * time.Second))
 	require.Empty(t, commands)
-	require.True(t, l.Renew(at(60*time.Second), a, 1), "a plain renewal gives the longest TTL")
+	require.True(t, l.Renew(at(60*time.Second), a, 1, 0), "a plain renewal gives the longest TTL")
 	require.Equal(t, time.Minute, l.Left(at(60*time.Second), a))
 }
 
@@ -33,6 +33,6 @@ func TestRefusedUpdateChangesNoTTL(t *testing.T) {
 		nil)
 	l.Applied(at(0), &machine.Update{Session: a, Incarnation: 1, TTL: time.Minute}, machine.Result{Code: machine.Done},
 		nil)
-	require.True(t, l.Renew(at(time.Second), a, 2))
+	require.True(t, l.Renew(at(time.Second), a, 2, 0))
 	require.Equal(t, 10*time.Second, l.Left(at(time.Second), a))
 }

@@ -140,20 +140,14 @@ func (l *Lessor) Proven(sent engine.Instant) { l.proven = sent }
 // the leader must commit an entry before it renews anything.
 func (l *Lessor) Proved(now engine.Instant) bool { return now.Since(l.proven) < ProofLife }
 
-// Renew gives a session its full TTL again. It reports false if the session is
-// not open, is expiring, or is another incarnation: the caller's session has
-// ended.
-//
-// The caller must have a proof of leadership: Proved, or an entry that it
-// proposed after the request arrived and that has committed.
-func (l *Lessor) Renew(now engine.Instant, id engine.SessionID, incarnation uint64) bool {
-	return l.RenewFor(now, id, incarnation, 0)
-}
-
-// RenewFor is Renew for a ttl that may differ from that of the session; 0 is the session's. It
-// never shortens what an earlier renewal gave, so a late one does no harm. A later leader gives
+// Renew gives a session this ttl, which may differ from its own; 0 is its own. It reports false if
+// the session is not open, is expiring, or is another incarnation: the caller's session has ended.
+// It never shortens what an earlier renewal gave, so a late one does no harm. A later leader gives
 // the session the TTL that the machine has, which must not be shorter.
-func (l *Lessor) RenewFor(now engine.Instant, id engine.SessionID, incarnation uint64, ttl time.Duration) bool {
+//
+// The caller must have a proof of leadership: Proved, or an entry that it proposed after the
+// request arrived and that has committed.
+func (l *Lessor) Renew(now engine.Instant, id engine.SessionID, incarnation uint64, ttl time.Duration) bool {
 	s := l.sessions[id]
 	if s == nil || s.expiring || s.Incarnation != incarnation {
 		return false

@@ -122,7 +122,7 @@ func (m *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		return nil, err
 	}
 	s.incarnation = m.apply(command).Incarnation
-	m.lessor.RenewFor(m.clock.Now(), config.ID, s.incarnation, config.TTL)
+	m.lessor.Renew(m.clock.Now(), config.ID, s.incarnation, config.TTL)
 	if config.Lost != nil {
 		s.listener = &hub.Listener{Lost: config.Lost}
 		m.hub.Listen(config.ID, s.listener)

@@ -98,7 +98,7 @@ func (s *session) extend(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if !m.lessor.RenewFor(m.clock.Now(), s.config.ID, s.incarnation, s.config.TTL) {
+	if !m.lessor.Renew(m.clock.Now(), s.config.ID, s.incarnation, s.config.TTL) {
 		return engine.ErrExpired
 	}
 	s.sent = sent
@@ -121,7 +121,7 @@ func (s *session) Update(ctx context.Context, held engine.Held) error {
 	if m.apply(command).Code == machine.NotHeld {
 		return engine.ErrNotHeld
 	}
-	if !m.lessor.RenewFor(m.clock.Now(), s.config.ID, s.incarnation, held.TTL) {
+	if !m.lessor.Renew(m.clock.Now(), s.config.ID, s.incarnation, held.TTL) {
 		return engine.ErrExpired
 	}
 	return nil
