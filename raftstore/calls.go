@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -159,7 +160,7 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 	var status engine.Status
 	var orders []uint64
 	if err := n.read(ctx, c, func(m *machine.Machine) {
-		status, orders = m.Inspect(resource), m.Orders(resource)
+		status, _, _, orders = m.InspectFirst(resource, math.MaxInt)
 	}); err != nil {
 		return engine.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
 	}
@@ -175,9 +176,9 @@ func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, 
 	var list []engine.Status
 	var orders [][]uint64
 	err := n.read(ctx, c, func(m *machine.Machine) {
-		list = m.List(prefix, after, min(limit, MaxPage))
-		for i := range list {
-			orders = append(orders, m.Orders(list[i].Resource))
+		for _, name := range m.List(prefix, after, min(limit, MaxPage)) {
+			status, _, _, waiters := m.InspectFirst(name, math.MaxInt)
+			list, orders = append(list, status), append(orders, waiters)
 		}
 	})
 	if err != nil {

@@ -68,7 +68,8 @@ func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
 		}
 	}
 	waits := map[requestID]fencing.Resource{}
-	for _, status := range g.machine.List("", "", math.MaxInt) {
+	for _, name := range g.machine.List("", "", math.MaxInt) {
+		status := g.machine.Inspect(name)
 		if len(status.Holders) > 1 && coin.Draw(t, "several holders") {
 			return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(status.Resource), Mode: engine.Efficiency}, Now: true}
 		}

@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -129,18 +130,7 @@ func (m *Machine) setDelay(name fencing.Resource, l *lock, number uint64) {
 
 // Inspect returns the holders and waiters of a lock.
 func (m *Machine) Inspect(resource fencing.Resource) engine.Status {
-	status := engine.Status{Resource: resource, Mode: m.modeOf(resource)}
-	l := m.locks[resource]
-	if l == nil {
-		return status
-	}
-	for _, h := range l.holders {
-		status.Holders = append(status.Holders, h.party())
-	}
-	for _, w := range l.queue {
-		status.Waiters = append(status.Waiters, w.party())
-	}
-	status.Delayed, status.Permits = l.delay != 0, l.permits()
+	status, _, _, _ := m.InspectFirst(resource, math.MaxInt)
 	return status
 }
 

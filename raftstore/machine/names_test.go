@@ -40,10 +40,9 @@ func TestPages(t *testing.T) {
 			after = name(random)
 		}
 		limit := 1 + random.IntN(700)
-		var found []fencing.Resource
-		for _, s := range m.List(prefix, after, limit) {
-			found = append(found, s.Resource)
-			require.Len(t, s.Holders, 1)
+		found := m.List(prefix, after, limit)
+		for _, name := range found {
+			require.Len(t, m.Inspect(name).Holders, 1)
 		}
 		require.Equal(t, listed(m, prefix, after, limit), found, "%d after %q with %q", limit, after, prefix)
 	}

@@ -7,15 +7,11 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// List returns the locks in use whose names begin with prefix and come after the name
+// List returns the names of the locks in use that begin with prefix and come after the name
 // after, in ascending order, at most limit of them. The next page begins after the last
 // name.
-func (m *Machine) List(prefix string, after fencing.Resource, limit int) []engine.Status {
-	var list []engine.Status
-	for _, name := range m.names.page(prefix, after, limit, m.locks) {
-		list = append(list, m.Inspect(name))
-	}
-	return list
+func (m *Machine) List(prefix string, after fencing.Resource, limit int) []fencing.Resource {
+	return m.names.page(prefix, after, limit, m.locks)
 }
 
 // InspectFirst returns the status of a lock with at most n holders and n waiters, and how
@@ -35,19 +31,6 @@ func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.
 	}
 	status.Delayed, status.Permits = l.delay != 0, l.permits()
 	return status, len(l.holders), len(l.queue), orders
-}
-
-// Orders returns the Order of each waiter of a lock, in the order of the queue.
-func (m *Machine) Orders(resource fencing.Resource) []uint64 {
-	l := m.locks[resource]
-	if l == nil {
-		return nil
-	}
-	orders := make([]uint64, len(l.queue))
-	for i, w := range l.queue {
-		orders[i] = w.order
-	}
-	return orders
 }
 
 // Summary has figures about a lock in use.

@@ -43,18 +43,12 @@ func TestReads(t *testing.T) {
 		request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{name}, Wait: true, Holder: "h"}
 		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: request})
 	}
-	names := func(list []engine.Status) (names []fencing.Resource) {
-		for _, s := range list {
-			names = append(names, s.Resource)
-		}
-		return names
-	}
-	require.Equal(t, []fencing.Resource{"a/1", "b/1", "b/2", "b/3"}, names(m.List("", "", 10)))
-	require.Equal(t, []fencing.Resource{"b/1", "b/2"}, names(m.List("b/", "", 2)))
-	require.Equal(t, []fencing.Resource{"b/3"}, names(m.List("b/", "b/2", 2)))
+	require.Equal(t, []fencing.Resource{"a/1", "b/1", "b/2", "b/3"}, m.List("", "", 10))
+	require.Equal(t, []fencing.Resource{"b/1", "b/2"}, m.List("b/", "", 2))
+	require.Equal(t, []fencing.Resource{"b/3"}, m.List("b/", "b/2", 2))
 	require.Empty(t, m.List("c", "", 10))
 	require.Empty(t, m.List("", "", -1))
-	require.Len(t, m.List("b/3", "", 1)[0].Waiters, 1)
+	require.Len(t, m.Inspect("b/3").Waiters, 1)
 
 	requests, open := m.Requests(id)
 	require.True(t, open)
