@@ -240,7 +240,7 @@ func TestEndsOfChangesAreLoggedOnce(t *testing.T) {
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
 		require.NoError(t, err)
 		for range 2 {
-			require.NoError(t, n.FinishMigration(ctx, "fast/", version, 0))
+			require.NoError(t, n.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: version}))
 		}
 		require.Equal(t, "fast/", log.Once(t, "migration finished").Values["prefix"])
 		log.Once(t, "migration started")
@@ -250,7 +250,7 @@ func TestEndsOfChangesAreLoggedOnce(t *testing.T) {
 		version, err = n.SetFleet(ctx, next, 0, true, false)
 		require.NoError(t, err)
 		for range 2 {
-			require.NoError(t, n.FinishFleet(ctx, version))
+			require.NoError(t, n.Change(ctx, &machine.FinishFleet{Version: version}))
 		}
 		require.Equal(t, "r9:6379", log.Once(t, "Redis fleet changed").Values["nodes"])
 		require.Len(t, log.Lines("Redis fleet set"), 2)

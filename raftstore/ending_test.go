@@ -161,7 +161,7 @@ func TestLargeMigrationEndsInPieces(t *testing.T) {
 	for range largeSession {
 		require.ErrorIs(t, firstOf(t, lost, "the loss of each lease"), engine.ErrTaken)
 	}
-	require.NoError(t, c.leader().FinishMigration(testContext(t), "large/", version, 0))
+	require.NoError(t, c.leader().Change(testContext(t), &machine.FinishMigration{Prefix: "large/", Version: version}))
 	close(done)
 	others.Wait()
 	counter.interleaved(t, largeSession)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -69,13 +68,13 @@ func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error
 	return result.Version, err
 }
 
-// FinishMigration completes the migration that this version started. It returns
-// engine.ErrHeld while locks that migrate to efficiency mode are held. A migration that is no
-// longer in progress counts as finished. granted is an upper bound of the tokens that were granted in efficiency
-// mode before that version, or None if nobody knows one.
-func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64, granted fencing.Token) error {
-	_, err := n.change(ctx, fmt.Sprintf("finish the migration of the policy for %q", prefix),
-		&machine.FinishMigration{Prefix: prefix, Version: version, Granted: granted})
+// Change commits a step of a change that the leader carries out on the Redis nodes: it finishes a
+// migration, a change of the fleet, a reconciliation or a recovery, names a life, closes sets, or raises
+// the ceiling. See package machine for the commands. Steps may be repeated. Change returns
+// engine.ErrHeld while locks that migrate to efficiency mode are held, ErrVersion if the log has
+// changed since the caller read it, and ErrNotReady if the log must be reconciled first.
+func (n *Node) Change(ctx context.Context, c machine.Command) error {
+	_, err := n.change(ctx, "change the topology", c)
 	return err
 }
 

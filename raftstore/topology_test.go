@@ -32,8 +32,8 @@ func makeReady(t *testing.T, n *Node) {
 func reconcile(t *testing.T, n *Node) {
 	t.Helper()
 	ctx := testContext(t)
-	require.NoError(t, n.Reconcile(ctx, machine.Reconcile{}))
-	require.NoError(t, n.FinishReconcile(ctx, n.Efficiency().ReconcileVersion))
+	require.NoError(t, n.Change(ctx, &machine.Reconcile{}))
+	require.NoError(t, n.Change(ctx, &machine.FinishReconcile{Version: n.Efficiency().ReconcileVersion}))
 }
 
 // moveToEfficiency migrates a prefix without holders.
@@ -41,7 +41,7 @@ func moveToEfficiency(t *testing.T, n *Node, prefix string) {
 	t.Helper()
 	version, err := n.SetPolicy(testContext(t), engine.Policy{Prefix: prefix, Mode: engine.Efficiency}, 0, true)
 	require.NoError(t, err)
-	require.NoError(t, n.FinishMigration(testContext(t), prefix, version, 0))
+	require.NoError(t, n.Change(testContext(t), &machine.FinishMigration{Prefix: prefix, Version: version}))
 }
 
 func TestPoliciesAreVersioned(t *testing.T) {
@@ -56,9 +56,9 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, false)
 		require.ErrorIs(t, err, ErrMigrating)
 		require.ErrorContains(t, err, "abort it first")
-		require.ErrorIs(t, n.FinishMigration(ctx, "fast/", 2, 0), ErrVersion)
-		require.NoError(t, n.FinishMigration(ctx, "fast/", 1, 0))
-		require.NoError(t, n.FinishMigration(ctx, "fast/", 1, 0), "it is already finished")
+		require.ErrorIs(t, n.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: 2}), ErrVersion)
+		require.NoError(t, n.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: 1}))
+		require.NoError(t, n.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: 1}), "it is already finished")
 		policies, version, err := n.Policies(ctx, Linearizable)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), version)
@@ -117,7 +117,7 @@ func TestMigrationNotifiesWaitersAndHolders(t *testing.T) {
 		expecting.Mode = engine.Efficiency
 		_, err = waiter.Acquire(ctx, expecting)
 		require.Equal(t, want, err)
-		require.ErrorIs(t, n.FinishMigration(ctx, "a/", version, 0), engine.ErrHeld)
+		require.ErrorIs(t, n.Change(ctx, &machine.FinishMigration{Prefix: "a/", Version: version}), engine.ErrHeld)
 		require.Equal(t, 1, n.Efficiency().Migrations[0].Holders)
 
 		_, err = n.SetPolicy(ctx, policy, 0, true)
@@ -146,7 +146,7 @@ func TestWaiterChecksForAMigrationBeforeItWaits(t *testing.T) {
 		require.NoError(t, err)
 		var migrating *engine.MigratingError
 		require.ErrorAs(t, missed(), &migrating)
-		require.NoError(t, n.FinishMigration(ctx, "a", version, 0))
+		require.NoError(t, n.Change(ctx, &machine.FinishMigration{Prefix: "a", Version: version}))
 		var mode *engine.ModeError
 		require.ErrorAs(t, missed(), &mode)
 	})
@@ -234,36 +234,36 @@ func TestFleetCalls(t *testing.T) {
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.SetFleet(ctx, testFleet, 0, false, false)
 		require.NoError(t, err)
-		err = n.NameLife(ctx, "r1:6379", "life.nonce", 0)
+		err = n.Change(ctx, &machine.NameLife{Member: "r1:6379", Life: "life.nonce"})
 		require.ErrorIs(t, err, ErrNotReady)
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{Version: 6, Ceiling: 1 << 40}))
-		err = n.NameLife(ctx, "other:6379", "life.nonce", 0)
+		require.NoError(t, n.Change(ctx, &machine.Reconcile{Version: 6, Ceiling: 1 << 40}))
+		err = n.Change(ctx, &machine.NameLife{Member: "other:6379", Life: "life.nonce"})
 		require.ErrorIs(t, err, ErrVersion)
-		require.NoError(t, n.NameLife(ctx, "r1:6379", "life.nonce", 0))
+		require.NoError(t, n.Change(ctx, &machine.NameLife{Member: "r1:6379", Life: "life.nonce"}))
 		require.Contains(t, n.Efficiency().Lives, machine.Life{Name: "life.nonce", Pending: true, Floor: 1<<40 + 2<<32,
 			Version: 8})
-		err = n.NameLife(ctx, "r1:6379", "life.another", 7)
+		err = n.Change(ctx, &machine.NameLife{Member: "r1:6379", Life: "life.another", Version: 7})
 		require.ErrorIs(t, err, ErrVersion, "the log has changed")
 		require.Contains(t, n.Topology().Lives, "life.nonce")
-		require.NoError(t, n.RaiseCeiling(ctx, 1<<41))
-		require.Error(t, n.RaiseCeiling(ctx, fencing.MaxToken+1))
+		require.NoError(t, n.Change(ctx, &machine.RaiseCeiling{To: 1 << 41}))
+		require.Error(t, n.Change(ctx, &machine.RaiseCeiling{To: fencing.MaxToken + 1}))
 		require.Equal(t, fencing.Token(1<<41), n.Efficiency().Ceiling)
-		require.ErrorIs(t, n.FinishReconcile(ctx, 6), ErrVersion)
-		require.NoError(t, n.FinishReconcile(ctx, 7))
-		require.ErrorIs(t, n.Reconcile(ctx, machine.Reconcile{Version: 8}), ErrVersion)
+		require.ErrorIs(t, n.Change(ctx, &machine.FinishReconcile{Version: 6}), ErrVersion)
+		require.NoError(t, n.Change(ctx, &machine.FinishReconcile{Version: 7}))
+		require.ErrorIs(t, n.Change(ctx, &machine.Reconcile{Version: 8}), ErrVersion)
 
 		other := engine.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
 		version, err := n.SetFleet(ctx, other, 0, true, false)
 		require.NoError(t, err)
-		require.ErrorIs(t, n.FinishFleet(ctx, version-1), ErrVersion)
-		require.NoError(t, n.FinishFleet(ctx, version))
+		require.ErrorIs(t, n.Change(ctx, &machine.FinishFleet{Version: version - 1}), ErrVersion)
+		require.NoError(t, n.Change(ctx, &machine.FinishFleet{Version: version}))
 		require.Equal(t, other, n.Topology().Fleet)
-		err = n.NameLife(ctx, "r9:6379", "life.nonce", 0)
+		err = n.Change(ctx, &machine.NameLife{Member: "r9:6379", Life: "life.nonce"})
 		require.ErrorIs(t, err, ErrNotReady, "the log reconciles with the new nodes first")
-		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{}))
-		require.NoError(t, n.RaiseCeiling(ctx, fencing.MaxToken))
-		err = n.NameLife(ctx, "r9:6379", "life.nonce", 0)
+		require.NoError(t, n.Change(ctx, &machine.Reconcile{}))
+		require.NoError(t, n.Change(ctx, &machine.RaiseCeiling{To: fencing.MaxToken}))
+		err = n.Change(ctx, &machine.NameLife{Member: "r9:6379", Life: "life.nonce"})
 		requireNoTokens(t, err)
 	})
 }
@@ -283,11 +283,11 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, true)
 		require.NoError(t, err)
-		require.NoError(t, n.FinishMigration(ctx, "fast/", version, 0))
+		require.NoError(t, n.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: version}))
 		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
 		require.NoError(t, err)
-		require.NoError(t, n.NameLife(ctx, "r1:6379", "life.nonce", 0))
-		require.NoError(t, n.RaiseCeiling(ctx, n.Efficiency().Ceiling+1<<34))
+		require.NoError(t, n.Change(ctx, &machine.NameLife{Member: "r1:6379", Life: "life.nonce"}))
+		require.NoError(t, n.Change(ctx, &machine.RaiseCeiling{To: n.Efficiency().Ceiling + 1<<34}))
 		assigned := n.Efficiency()
 		before := n.Topology().Version
 		behind := make(chan engine.Topology, 1)
@@ -304,14 +304,14 @@ func TestRestoreKeepsTokensGrowing(t *testing.T) {
 		e := n.Efficiency()
 		require.True(t, e.Restored && !e.Ready && !e.Fresh)
 		require.GreaterOrEqual(t, e.Ceiling, assigned.Ceiling)
-		err = n.NameLife(ctx, "r1:6379", "life.another", 0)
+		err = n.Change(ctx, &machine.NameLife{Member: "r1:6379", Life: "life.another"})
 		require.ErrorIs(t, err, ErrNotReady)
 
-		require.NoError(t, n.Reconcile(ctx, machine.Reconcile{Version: before, Ceiling: assigned.Ceiling}))
+		require.NoError(t, n.Change(ctx, &machine.Reconcile{Version: before, Ceiling: assigned.Ceiling}))
 		e = n.Efficiency()
 		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor),
 			"later tokens of efficiency mode are above all others")
-		require.NoError(t, n.FinishReconcile(ctx, e.ReconcileVersion))
+		require.NoError(t, n.Change(ctx, &machine.FinishReconcile{Version: e.ReconcileVersion}))
 		require.True(t, n.Topology().Ready)
 		c.agree()
 	})
@@ -378,7 +378,7 @@ func TestRestoreKeepsTheFleet(t *testing.T) {
 		require.NoError(t, err)
 		_, err = n.RestoreSnapshot(ctx, bytes.NewReader(with.Bytes()))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.NoError(t, c.leader().FinishFleet(ctx, version))
+		require.NoError(t, c.leader().Change(ctx, &machine.FinishFleet{Version: version}))
 		reconcile(t, c.leader())
 		for _, saved := range []*bytes.Buffer{&with, &without} {
 			_, err = c.leader().RestoreSnapshot(ctx, saved)

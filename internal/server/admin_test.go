@@ -68,7 +68,7 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, "serving", health.Status)
 	require.Empty(t, health.Reason)
 	// Tokens come near the bound of the gates: the member serves, and says so.
-	require.NoError(t, s.Node().Reconcile(testContext(t), machine.Reconcile{Ceiling: 1 << 39}))
+	require.NoError(t, s.Node().Change(testContext(t), &machine.Reconcile{Ceiling: 1 << 39}))
 	health, err = pb.NewClusterServiceClient(conn).Health(testContext(t), &pb.HealthRequest{})
 	require.NoError(t, err)
 	require.Equal(t, "serving", health.Status)

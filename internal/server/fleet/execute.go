@@ -66,21 +66,21 @@ func (e *execution) address(a Action) string {
 func (e *execution) do(ctx context.Context, a Action) error {
 	switch a.Kind {
 	case Reconcile:
-		return e.log.Reconcile(ctx, reconcile(a.Version, a.Evidence, fencing.None))
+		return e.log.Change(ctx, reconcile(a.Version, a.Evidence, fencing.None))
 	case FinishReconcile:
-		err := e.log.FinishReconcile(ctx, a.Version)
+		err := e.log.Change(ctx, &machine.FinishReconcile{Version: a.Version})
 		if err == nil {
 			e.logger.Info("efficiency mode is ready", "version", a.Version)
 		}
 		return err
 	case RaiseCeiling:
-		return e.log.RaiseCeiling(ctx, a.Ceiling)
+		return e.log.Change(ctx, &machine.RaiseCeiling{To: a.Ceiling})
 	case FinishMigration:
-		return e.log.FinishMigration(ctx, a.Prefix, a.Version, a.Granted)
+		return e.log.Change(ctx, &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted})
 	case FinishFleet:
-		return e.log.FinishFleet(ctx, a.Version)
+		return e.log.Change(ctx, &machine.FinishFleet{Version: a.Version})
 	case CloseSets:
-		return e.log.CloseSets(ctx, a.Version, a.Granted)
+		return e.log.Change(ctx, &machine.CloseSets{Version: a.Version, Granted: a.Granted})
 	}
 	return e.doNode(ctx, a)
 }
@@ -95,9 +95,9 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 	case Rejoin:
 		return e.backend.Rejoin(ctx, a.Node, a.Server, a.Join, e.state.Version)
 	case NameLife:
-		return e.log.NameLife(ctx, address, a.Life, a.Version)
+		return e.log.Change(ctx, &machine.NameLife{Member: address, Life: a.Life, Version: a.Version})
 	case FinishRecovery:
-		return e.log.FinishRecovery(ctx, address, a.Life)
+		return e.log.Change(ctx, &machine.FinishRecovery{Member: address, Life: a.Life})
 	case Advance:
 		if err := e.backend.Advance(ctx, a.Node, a.Server, a.Goal); err != nil {
 			return err
@@ -119,6 +119,7 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 
 // reconcile returns the command that moves the log past the reports of the nodes, and past a floor that an operator
 // provides. A node may report more than the operator knows.
-func reconcile(version uint64, e recovery.Evidence, floor fencing.Token) machine.Reconcile {
-	return machine.Reconcile{At: version, Version: e.Version, Ceiling: max(e.Ceiling, floor), Lives: e.Lives, Past: e.Past}
+func reconcile(version uint64, e recovery.Evidence, floor fencing.Token) *machine.Reconcile {
+	return &machine.Reconcile{At: version, Version: e.Version, Ceiling: max(e.Ceiling, floor), Lives: e.Lives,
+		Past: e.Past}
 }

@@ -159,7 +159,7 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token, force bo
 	if e.Successor != "" && !force {
 		return fmt.Errorf("%w: provide the floor %d: %s", engine.ErrInvalid, floor, replacedText(e.Successor))
 	}
-	if err := k.log.Reconcile(ctx, reconcile(state.Version, e, floor)); err != nil {
+	if err := k.log.Change(ctx, reconcile(state.Version, e, floor)); err != nil {
 		return fmt.Errorf("provide the floor %d: %w", floor, err)
 	}
 	k.Wake()
