@@ -47,27 +47,23 @@ func (n *Node) deposed(why string) {
 	n.logger.Info("lost leadership", "leader", leader, "term", term, "former", n.ID(), "reason", why)
 }
 
-// watchLeader notes which other members lead, until the node stops.
-func (n *Node) watchLeader() {
-	changes := make(chan raft.Observation, 16)
-	observer := raft.NewObserver(changes, false, func(o *raft.Observation) bool {
-		leader, ok := o.Data.(raft.LeaderObservation)
-		return ok && leader.LeaderID != "" && string(leader.LeaderID) != n.ID()
-	})
-	n.raft.RegisterObserver(observer)
-	defer n.raft.DeregisterObserver(observer)
-	for {
-		select {
-		case o := <-changes:
-			leader := string(o.Data.(raft.LeaderObservation).LeaderID)
+// watchLeaders calls the hook LeaderChanged, and notes which other members lead. Observers run
+// on the goroutines of the Raft library, so this must not block.
+func (n *Node) watchLeaders() {
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		observed, _ := o.Data.(raft.LeaderObservation)
+		leader := string(observed.LeaderID)
+		if leader != "" && n.config.Hooks.LeaderChanged != nil {
+			n.config.Hooks.LeaderChanged()
+		}
+		if leader != "" && leader != n.ID() {
 			n.changes.mu.Lock()
 			n.changes.former = leader
 			n.changes.mu.Unlock()
 			n.logger.Debug("follows a leader", "leader", leader, "term", n.raft.CurrentTerm())
-		case <-n.stopped:
-			return
 		}
-	}
+		return false // there is no channel
+	}))
 }
 
 // logChange logs a change of the topology, by the leader that committed it.

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -101,19 +102,14 @@ func MemoryStorage() *Storage {
 
 // filled returns c with its defaults.
 func (c Config) filled() Config {
-	setDefault(&c.LogStore, DefaultLogStore)
-	setDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
-	setDefault(&c.StoreDeadline, DefaultStoreDeadline)
-	setDefault(&c.MaxPending, DefaultMaxPending)
-	setDefault(&c.SnapshotEntries, DefaultSnapshotEntries)
-	setDefault(&c.SnapshotInterval, DefaultSnapshotInterval)
-	if c.Clock == nil {
-		c.Clock = engine.SystemClock()
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	c.Logger = c.Logger.With("id", c.ID)
+	c.LogStore = cmp.Or(c.LogStore, DefaultLogStore)
+	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, DefaultHeartbeatTimeout)
+	c.StoreDeadline = cmp.Or(c.StoreDeadline, DefaultStoreDeadline)
+	c.MaxPending = cmp.Or(c.MaxPending, DefaultMaxPending)
+	c.SnapshotEntries = cmp.Or(c.SnapshotEntries, DefaultSnapshotEntries)
+	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, DefaultSnapshotInterval)
+	c.Clock = cmp.Or(c.Clock, engine.SystemClock())
+	c.Logger = cmp.Or(c.Logger, slog.Default()).With("id", c.ID)
 	if c.Fatal == nil {
 		logger := c.Logger
 		c.Fatal = func(err error) {
@@ -122,13 +118,6 @@ func (c Config) filled() Config {
 		}
 	}
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate returns the first rule that c, with its defaults, breaks.

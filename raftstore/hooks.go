@@ -3,8 +3,6 @@ package raftstore
 import (
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -88,17 +86,4 @@ func (h *Hooks) handedOff(w *hub.Wait) {
 	if h.HandedOff != nil && w.Err == nil && w.Result.Code == machine.Granted && !w.Arrived.IsZero() {
 		h.HandedOff(stopwatch.Now().Since(w.Arrived))
 	}
-}
-
-// watchLeaders calls LeaderChanged until the node closes.
-func (h *Hooks) watchLeaders(r *raft.Raft) {
-	if h.LeaderChanged == nil {
-		return
-	}
-	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
-		if leader, ok := o.Data.(raft.LeaderObservation); ok && leader.LeaderID != "" {
-			h.LeaderChanged()
-		}
-		return false // there is no channel
-	}))
 }

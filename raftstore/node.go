@@ -95,7 +95,6 @@ func Open(config Config) (*Node, error) {
 	close(n.started)
 	n.work.Go(n.admission.run)
 	n.work.Go(n.watchLeadership)
-	n.work.Go(n.watchLeader)
 	n.work.Go(n.watchContact)
 	n.work.Go(n.watchConnections)
 	go n.committer.run()
@@ -134,7 +133,7 @@ func (n *Node) startEngine() (err error) {
 	if err != nil {
 		return err
 	}
-	n.config.Hooks.watchLeaders(n.raft)
+	n.watchLeaders()
 	return nil
 }
 

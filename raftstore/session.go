@@ -165,8 +165,11 @@ func (s *Session) Update(ctx context.Context, held engine.Held) error {
 
 // Release ends an attempt. A lost session counts as released.
 func (s *Session) Release(ctx context.Context, held engine.Held) error {
-	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number,
-		Nonce: held.Nonce}); err != nil {
+	n, err := s.backend.leader()
+	if err == nil {
+		_, _, err = n.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: held.Nonce})
+	}
+	if err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
 	return nil
@@ -175,7 +178,13 @@ func (s *Session) Release(ctx context.Context, held engine.Held) error {
 // Close ends the session. It returns when all leases of the session have ended, which takes
 // several log entries if they are many. They end even if Close does not wait for it.
 func (s *Session) Close(ctx context.Context, _ ...engine.Held) error {
-	err := s.close(ctx)
+	n, err := s.backend.leader()
+	if err == nil {
+		_, _, err = n.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number})
+	}
+	for err == nil && n.ending(s.number) {
+		err = n.barrier(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)
 	}
@@ -183,31 +192,10 @@ func (s *Session) Close(ctx context.Context, _ ...engine.Held) error {
 	return nil
 }
 
-func (s *Session) close(ctx context.Context) error {
-	n, err := s.backend.leader()
-	if err != nil {
-		return err
-	}
-	_, _, err = n.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number})
-	for err == nil && n.ending(s.number) {
-		err = n.barrier(ctx)
-	}
-	return err
-}
-
 // ending reports whether a session has ended and still has requests.
 func (n *Node) ending(incarnation uint64) (ending bool) {
 	n.fsm.Read(func(m *machine.Machine) { ending = m.Ending(incarnation) })
 	return ending
-}
-
-// propose commits a command at the leader.
-func (s *Session) propose(ctx context.Context, c machine.Command) error {
-	n, err := s.backend.leader()
-	if err == nil {
-		_, _, err = n.propose(ctx, c)
-	}
-	return err
 }
 
 // Detach ends the reports of lost leases. The session stays open.

@@ -47,47 +47,55 @@ type SnapshotInfo struct {
 // SaveSnapshot writes the state of this replica, for a backup. The state of a follower may be
 // slightly behind.
 func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
-	if n.Leads() { // the Raft library takes no snapshot while a change of members is the last entry
-		if err := n.barrier(ctx); err != nil {
-			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
-		}
-	}
-	future := n.raft.Snapshot()
-	if err := n.wait(ctx, future); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
-	}
-	list, err := n.snapshots.List()
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%w: the node has no snapshot yet", ErrSnapshot)
+	info, state, err := n.takeSnapshot(ctx)
+	if err == nil {
+		err = writeSnapshot(w, info, state)
 	}
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	return info, nil
+}
+
+// takeSnapshot returns the newest snapshot of this replica, after it has made one.
+func (n *Node) takeSnapshot(ctx context.Context) (info SnapshotInfo, state []byte, err error) {
+	if n.Leads() { // the Raft library takes no snapshot while a change of members is the last entry
+		if err := n.barrier(ctx); err != nil {
+			return info, nil, err
+		}
+	}
+	if err := n.wait(ctx, n.raft.Snapshot()); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return info, nil, err
+	}
+	list, err := n.snapshots.List()
+	if err != nil {
+		return info, nil, err
+	}
+	if len(list) == 0 {
+		return info, nil, fmt.Errorf("%w: the node has no snapshot yet", ErrSnapshot)
 	}
 	meta, source, err := n.snapshots.Open(list[0].ID)
 	if err != nil {
-		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+		return info, nil, err
 	}
 	defer source.Close()
-	state, err := io.ReadAll(source)
-	if err != nil {
-		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	if state, err = io.ReadAll(source); err != nil {
+		return info, nil, err
 	}
-	info, err := describe(state)
-	if err != nil {
-		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
-	}
+	info, err = describe(state)
 	info.Index, info.Term = meta.Index, meta.Term
+	return info, state, err
+}
+
+func writeSnapshot(w io.Writer, info SnapshotInfo, state []byte) error {
 	header, err := json.Marshal(info)
-	if err != nil {
-		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s%d\n%s\n", snapshotMagic, SnapshotFileVersion, header)
 	}
-	for _, part := range [][]byte{fmt.Appendf(nil, "%s%d\n", snapshotMagic, SnapshotFileVersion), append(header, '\n'),
-		state} {
-		if _, err := w.Write(part); err != nil {
-			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
-		}
+	if err == nil {
+		_, err = w.Write(state)
 	}
-	return info, nil
+	return err
 }
 
 // describe returns the description of a state.
