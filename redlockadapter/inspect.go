@@ -3,7 +3,6 @@ package redlockadapter
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -48,32 +47,7 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 // Watch calls changed with the current status, and again after each change, until ctx ends or
 // too few nodes answer.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	var last engine.Status
-	for first := true; ; {
-		status, err := b.Inspect(ctx, resource)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
-		}
-		timeless := status
-		timeless.Holders = slices.Clone(status.Holders)
-		for i := range timeless.Holders {
-			timeless.Holders[i].TTL = 0 // the passing of time is not a change
-		}
-		if first || !reflect.DeepEqual(timeless, last) {
-			changed(status)
-		}
-		first, last = false, timeless
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return engine.Poll(ctx, watchEvery, func() (engine.Status, error) { return b.Inspect(ctx, resource) }, changed)
 }
 
 // List returns the locks in use whose names begin with prefix and are greater than after,
@@ -124,7 +98,7 @@ func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]e
 // names returns the locks that are in use on any node. A quorum of the nodes must answer,
 // since a lease is on a quorum.
 func (b *Backend) names(ctx context.Context, prefix string, after fencing.Resource) ([]fencing.Resource, error) {
-	under, err := b.authorizeRead()
+	under, err := b.authorize(nil)
 	if err != nil {
 		return nil, err
 	}

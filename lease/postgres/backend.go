@@ -124,41 +124,7 @@ const watchPause = 250 * time.Millisecond
 // Watch asks for the status of a lock four times per second, since a notification for each
 // change would slow down every transaction of the database.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	last := "none"
-	for {
-		status, err := b.Inspect(ctx, resource)
-		if err != nil {
-			return err
-		}
-		if now := describe(status); now != last {
-			last = now
-			changed(status)
-		}
-		if err := pause(ctx, watchPause); err != nil {
-			return err
-		}
-	}
-}
-
-// describe returns a text that differs if the holders or the waiters do.
-func describe(status engine.Status) string {
-	var b strings.Builder
-	for _, p := range append(status.Holders, status.Waiters...) {
-		fmt.Fprintf(&b, "%d %q %s %d %v\n", p.Token, p.Holder, p.Session, p.Nonce, p.Since)
-	}
-	return b.String()
-}
-
-// pause waits for d.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return engine.Poll(ctx, watchPause, func() (engine.Status, error) { return b.Inspect(ctx, resource) }, changed)
 }
 
 // codeEnded is the SQLSTATE of an attempt that has ended.

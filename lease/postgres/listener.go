@@ -119,7 +119,10 @@ func (l *listener) run() {
 				"give them a connection that is not pooled by transaction", "err", err)
 		}
 		l.mu.Unlock()
-		_ = pause(l.ctx, 5*time.Second)
+		select {
+		case <-time.After(5 * time.Second):
+		case <-l.ctx.Done():
+		}
 	}
 }
 

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Poll is the Watch of a Backend that is not told of changes: it asks for the status again and again,
+// with this pause. It calls changed with the first status and after each change, until ctx ends or
+// inspect fails.
+func Poll(ctx context.Context, pause time.Duration, inspect func() (Status, error), changed func(Status)) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	var last Status
+	for first := true; ; first = false {
+		status, err := inspect()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		}
+		timeless := status
+		timeless.Holders, timeless.Waiters = withoutTTL(status.Holders), withoutTTL(status.Waiters)
+		if first || !reflect.DeepEqual(timeless, last) {
+			changed(status)
+		}
+		last = timeless
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// withoutTTL returns parties without the time that they have left: its passing is not a change.
+func withoutTTL(parties []Party) []Party {
+	parties = slices.Clone(parties)
+	for i := range parties {
+		parties[i].TTL = 0
+	}
+	return parties
+}
