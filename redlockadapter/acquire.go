@@ -103,33 +103,22 @@ type authority struct {
 }
 
 // authorize returns the authority of a call on these locks, which must be in efficiency
-// mode. A call that carries a version must follow the policies of that version.
+// mode, or of a call that only reads the nodes if there are none. A call that carries a version
+// must follow the policies of that version.
 func (b *Backend) authorize(resources []fencing.Resource) (authority, error) {
 	if b.config.Topology == nil {
 		return authority{version: standaloneVersion}, nil
 	}
 	t := b.config.Topology()
-	mode, err := t.Route(&engine.Request{Resources: resources})
-	switch {
-	case err != nil:
-		return authority{}, err
-	case mode != engine.Efficiency:
-		return authority{}, &engine.ModeError{Resource: resources[0], Want: engine.Efficiency, Have: mode}
+	if len(resources) > 0 {
+		mode, err := t.Route(&engine.Request{Resources: resources})
+		switch {
+		case err != nil:
+			return authority{}, err
+		case mode != engine.Efficiency:
+			return authority{}, &engine.ModeError{Resource: resources[0], Want: engine.Efficiency, Have: mode}
+		}
 	}
-	return b.authorityOf(&t)
-}
-
-// authorizeRead returns the authority of a call that reads the nodes.
-func (b *Backend) authorizeRead() (authority, error) {
-	if b.config.Topology == nil {
-		return authority{version: standaloneVersion}, nil
-	}
-	t := b.config.Topology()
-	return b.authorityOf(&t)
-}
-
-// authorityOf returns the authority of a topology.
-func (b *Backend) authorityOf(t *engine.Topology) (authority, error) {
 	if last := b.authority.Load(); last != nil && last.version == t.Version {
 		return *last, nil
 	}
@@ -147,13 +136,9 @@ func (b *Backend) authorityOf(t *engine.Topology) (authority, error) {
 }
 
 // servers returns the run of each server that the newest topology names, nil without a
-// service.
+// service, and in another fleet.
 func (b *Backend) servers() []string {
-	if b.config.Topology == nil {
-		return nil
-	}
-	t := b.config.Topology()
-	a, _ := b.authorityOf(&t) // none in another fleet
+	a, _ := b.authorize(nil)
 	return a.servers
 }
 

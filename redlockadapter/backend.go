@@ -42,9 +42,9 @@ type Backend struct {
 
 	authority atomic.Pointer[authority] // of the newest topology that was used
 
-	ctx           context.Context // ends with Close
-	cancel        context.CancelFunc
-	subscriptions sync.WaitGroup
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup // the keeper and the subscriptions
 }
 
 var (
@@ -100,11 +100,10 @@ func New(ctx context.Context, config Config) (*Backend, error) {
 	}
 	b.keeper.look(ctx)
 	if err := b.keeper.initialiseNew(ctx); err != nil {
-		close(b.keeper.done) // it never ran
 		_ = b.Close(ctx)
 		return nil, err
 	}
-	go b.keeper.run(b.ctx)
+	b.background.Go(b.keeper.run)
 	return b, nil
 }
 
@@ -120,7 +119,6 @@ func connect(ctx context.Context, config Config) (*Backend, error) {
 	b := newBackend(config)
 	b.start()
 	if err := b.checkNodes(ctx); err != nil {
-		close(b.keeper.done) // it never ran
 		_ = b.Close(ctx)
 		return nil, err
 	}
@@ -134,7 +132,7 @@ func (b *Backend) start() {
 	connecting.Add(2 * len(b.nodes))
 	for i, n := range b.nodes {
 		go n.Run(connecting.Done)
-		b.subscriptions.Go(func() { b.subscribe(i, n, connecting.Done) })
+		b.background.Go(func() { b.subscribe(i, n, connecting.Done) })
 	}
 	all := make(chan struct{})
 	go func() { connecting.Wait(); close(all) }()
@@ -185,10 +183,9 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.spread.close()
-	<-b.keeper.done
+	b.background.Wait()
 	for _, n := range b.nodes {
 		n.Close()
 	}
-	b.subscriptions.Wait()
 	return nil
 }

@@ -31,36 +31,41 @@ type nodeLog struct {
 	logger *slog.Logger
 
 	mu    sync.Mutex
-	views []nodeView
-	fails []int   // failed looks in a row
-	empty []bool  // standalone: the node has no state
-	why   []error // standalone: why the node is not recovered yet
+	nodes []loggedNode
+}
+
+// loggedNode is what was logged about a node.
+type loggedNode struct {
+	view  nodeView
+	fails int   // failed looks in a row
+	empty bool  // standalone: the node has no state
+	why   error // standalone: why the node is not recovered yet
 }
 
 func newNodeLog(logger *slog.Logger, nodes int) *nodeLog {
-	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes),
-		why: make([]error, nodes)}
+	return &nodeLog{logger: logger, nodes: make([]loggedNode, nodes)}
 }
 
 // saw records whether a node answered.
 func (l *nodeLog) saw(node int, address string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.views[node]
+	n := &l.nodes[node]
+	before := n.view
 	if err == nil {
-		l.views[node], l.fails[node] = reached, 0
+		n.view, n.fails = reached, 0
 		if before == unreachable || before == refused {
 			l.logger.Info("Redis node is reachable again", "node", address)
 		}
 		return
 	}
-	l.fails[node]++
+	n.fails++
 	switch {
 	case errors.Is(err, ErrNodeSetup) && before != refused:
-		l.views[node] = refused
+		n.view = refused
 		l.logger.Warn("Redis node is refused", "node", address, "error", err)
-	case !errors.Is(err, ErrNodeSetup) && before != unreachable && l.fails[node] >= failedLooks:
-		l.views[node] = unreachable
+	case !errors.Is(err, ErrNodeSetup) && before != unreachable && n.fails >= failedLooks:
+		n.view = unreachable
 		l.logger.Warn("Redis node is unreachable", "node", address, "error", err)
 	}
 }
@@ -69,8 +74,8 @@ func (l *nodeLog) saw(node int, address string, err error) {
 func (l *nodeLog) lost(node int, address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.empty[node] {
-		l.empty[node] = true
+	if !l.nodes[node].empty {
+		l.nodes[node].empty = true
 		l.logger.Warn("Redis node is empty and does not vote", "node", address)
 	}
 }
@@ -81,10 +86,10 @@ func (l *nodeLog) waits(node int, address string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	level := slog.LevelDebug
-	if errors.Is(err, errNotSaved) && !errors.Is(l.why[node], errNotSaved) {
+	if errors.Is(err, errNotSaved) && !errors.Is(l.nodes[node].why, errNotSaved) {
 		level = slog.LevelWarn
 	}
-	l.why[node] = err
+	l.nodes[node].why = err
 	l.logger.Log(context.Background(), level, "a Redis node is not recovered yet", "node", address, "error", err)
 }
 
@@ -92,15 +97,15 @@ func (l *nodeLog) waits(node int, address string, err error) {
 func (l *nodeLog) waiting(node int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.why[node]
+	return l.nodes[node].why
 }
 
 // recovered records that the node votes.
 func (l *nodeLog) recovered(node int, address string, floor uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.empty[node] {
-		l.empty[node], l.why[node] = false, nil
+	if l.nodes[node].empty {
+		l.nodes[node].empty, l.nodes[node].why = false, nil
 		l.logger.Info("Redis node votes again", "node", address, "floor", floor)
 	}
 }

@@ -28,16 +28,12 @@ func attemptName(session engine.SessionID, nonce engine.Nonce, at time.Time, use
 	var id [idSize]byte
 	binary.BigEndian.PutUint32(id[:], uint32(at.Unix()))
 	_, _ = rand.Read(id[timeSize:]) // never fails
-	text := make([]byte, 0, 48)
-	text = base64.RawURLEncoding.AppendEncode(text, session[:])
-	text = append(text, '.')
-	text = strconv.AppendUint(text, uint64(nonce), 10)
-	text = append(text, '.')
-	text = base64.RawURLEncoding.AppendEncode(text, id[:])
+	parts := []string{base64.RawURLEncoding.EncodeToString(session[:]), strconv.FormatUint(uint64(nonce), 10),
+		base64.RawURLEncoding.EncodeToString(id[:])}
 	if user != "" {
-		text = append(append(text, '.'), user...)
+		parts = append(parts, user)
 	}
-	return string(text)
+	return strings.Join(parts, ".")
 }
 
 // UserOf returns the user in the name of an attempt, empty if it was made without users.
@@ -98,15 +94,8 @@ type details struct {
 	Metadata map[string]string  `json:"metadata,omitempty"`
 }
 
-// detailsOf returns the details of a lease as JSON. The common case, one lock without
-// metadata, is encoded by hand, because encoding/json takes several times as long.
+// detailsOf returns the details of a lease as JSON.
 func detailsOf(h *engine.Held) string {
-	if len(h.Resources) == 1 && len(h.Metadata) == 0 && h.Holder != "" && plainText(h.Holder) {
-		text := make([]byte, 0, len(h.Holder)+len(`{"holder":"","ttl":}`)+20)
-		text = append(append(text, `{"holder":"`...), h.Holder...)
-		text = strconv.AppendInt(append(text, `","ttl":`...), h.TTL.Milliseconds(), 10)
-		return string(append(text, '}'))
-	}
 	d := details{Holder: h.Holder, TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
 	if len(h.Resources) > 1 {
 		d.Set = h.Resources
@@ -116,16 +105,6 @@ func detailsOf(h *engine.Held) string {
 		panic(err) // strings and a number can be encoded
 	}
 	return string(text)
-}
-
-// plainText reports whether JSON needs no escapes for a text.
-func plainText(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
 }
 
 // leaseOf returns the lease of an attempt, without its token, from the details in the

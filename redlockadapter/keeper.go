@@ -27,7 +27,6 @@ type keeper struct {
 	backend *Backend
 	log     *nodeLog
 	wake    chan struct{}
-	done    chan struct{} // closed when run has ended
 
 	mu   sync.Mutex
 	last []NodeStatus // of the latest look; nil before the first
@@ -48,7 +47,7 @@ type keeper struct {
 func newKeeper(b *Backend) *keeper {
 	ttl := b.config.MaxTTL
 	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1),
-		done: make(chan struct{}), snapshots: map[string]*snapshot{}, begun: map[string]fencing.Token{},
+		snapshots: map[string]*snapshot{}, begun: map[string]fencing.Token{},
 		granted:    make([]fencing.Token, len(b.config.Nodes)),
 		standalone: recovery.Standalone{Fleet: b.fingerprint, Quarantine: ttl, MaxTTL: ttl}}
 }
@@ -61,9 +60,9 @@ func (k *keeper) notify() {
 	}
 }
 
-// run works until ctx ends.
-func (k *keeper) run(ctx context.Context) {
-	defer close(k.done)
+// run works until the Backend is closed.
+func (k *keeper) run() {
+	ctx := k.backend.ctx
 	check := time.NewTicker(k.backend.config.checkInterval())
 	defer check.Stop()
 	sweep := time.NewTicker(sweepEvery)

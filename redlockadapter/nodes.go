@@ -39,9 +39,7 @@ func (b *Backend) each(f func(i int, n *redisconn.Conn)) {
 
 // sendAll sends a request to every node.
 func (b *Backend) sendAll(r *redisconn.Request) {
-	for _, n := range b.nodes {
-		n.Send(r)
-	}
+	b.sendTo(quorum.All(len(b.nodes)), r)
 }
 
 // sendTo sends a request to some nodes.
@@ -67,16 +65,11 @@ func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus 
 	if err != nil {
 		return NodeStatus{Addr: n.Addr(), Err: err}
 	}
-	s := NodeStatus{Addr: n.Addr(), Node: recovery.Node{Report: r.Report, Joining: r.Join}}
+	s := NodeStatus{Addr: n.Addr(), Node: recovery.Node{Report: r.Report, Joining: r.Join},
+		Skew: redisconn.Skew(r.Clock, before, after)}
 	if r.Join != "" {
 		s.Joined = r.Joined
 		s.Quarantine = recovery.QuarantineLeft(b.config.MaxTTL, r.Waited, r.Joined, b.config.joinGap())
-	}
-	switch {
-	case r.Clock.Before(before.Add(-time.Millisecond)):
-		s.Skew = r.Clock.Sub(before)
-	case r.Clock.After(after):
-		s.Skew = r.Clock.Sub(after)
 	}
 	return s
 }
@@ -107,8 +100,7 @@ func (b *Backend) Rejoin(ctx context.Context, node int, server, join string, ver
 
 func (b *Backend) join(ctx context.Context, node int, server string, join scripts.Join) error {
 	join.Fleet, join.Again = b.fingerprint, true
-	_, err := join.Put(ctx, b.at(node, server))
-	return err
+	return join.Put(ctx, b.at(node, server))
 }
 
 // Initialise makes a node a voter. wait is above 0 while the node is in quarantine.

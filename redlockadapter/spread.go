@@ -1,13 +1,13 @@
 package redlockadapter
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
-	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
 // Limits that decide when an attempt asks which nodes; see quorum.Attempt.
@@ -31,7 +31,8 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers [
 	var usable quorum.Nodes
 	fastest := ttl
 	for i, node := range b.nodes {
-		if connected(node, i, servers) {
+		server := node.Server()
+		if server != "" && (servers == nil || servers[i] == server) {
 			usable |= 1 << i
 			fastest = min(fastest, node.RoundTrip())
 		}
@@ -42,12 +43,6 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers [
 		}
 	}
 	return quorum.First(lock, b.order, usable)
-}
-
-// connected reports whether a node has a connection to a server that may be asked.
-func connected(n *redisconn.Conn, i int, servers []string) bool {
-	server := n.Server()
-	return server != "" && (servers == nil || servers[i] == server)
 }
 
 // spread asks the remaining nodes for leases that are held for longer than spreadAfter.
@@ -88,13 +83,11 @@ func (s *spread) run() {
 	for due < len(s.queue) && now.Until(s.queue[due].at) <= 0 {
 		due++
 	}
-	ready := append([]spreading(nil), s.queue[:due]...)
-	rest := copy(s.queue, s.queue[due:])
-	clear(s.queue[rest:])
-	s.queue = s.queue[:rest]
+	ready := slices.Clone(s.queue[:due])
+	s.queue = slices.Delete(s.queue, 0, due)
 	switch {
 	case s.closed:
-	case rest == 0:
+	case len(s.queue) == 0:
 		s.timer = nil
 	default:
 		s.timer.Reset(now.Until(s.queue[0].at))

@@ -35,7 +35,6 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	if err != nil {
 		return err
 	}
-	close(b.keeper.done) // it never ran
 	defer b.Close(context.WithoutCancel(ctx))
 	statuses := b.NodeStatuses(ctx)
 	history, all := false, true
@@ -196,8 +195,7 @@ func (k *keeper) do(ctx context.Context, a recovery.Action) error {
 		if k.standalone.Provided != nil { // an operator decides, not another process
 			join.Keep = 0
 		}
-		_, err := join.Put(ctx, at)
-		return err
+		return join.Put(ctx, at)
 	case recovery.Reserve:
 		return scripts.Reserve(ctx, at, b.fingerprint, a.Floor, a.Vouched)
 	case recovery.Save:

@@ -56,14 +56,19 @@ func (f Info) check(addr string) error {
 	return nil
 }
 
-// skew returns the time by which the clock of the server is ahead of the local one, which
-// was read before and after the server answered. It is 0 for a server that does not tell.
+// skew returns the Skew of a server, 0 for one that does not tell its time.
 func (f Info) skew(before, after time.Time) time.Duration {
 	micros, err := strconv.ParseInt(f["server_time_usec"], 10, 64)
 	if err != nil {
 		return 0
 	}
-	switch clock := time.UnixMicro(micros); {
+	return Skew(time.UnixMicro(micros), before, after)
+}
+
+// Skew returns the time by which the clock of a server is ahead of the local one, which was read
+// before and after the server answered.
+func Skew(clock, before, after time.Time) time.Duration {
+	switch {
 	case clock.Before(before.Add(-time.Millisecond)):
 		return clock.Sub(before)
 	case clock.After(after):

@@ -131,12 +131,8 @@ type Release struct {
 
 // Request returns the call of the script.
 func (r *Release) Request() *redisconn.Request {
-	late := "0"
-	if r.Late {
-		late = "1"
-	}
 	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake),
-		late, r.Token.String())
+		flag(r.Late), r.Token.String())
 }
 
 // Woken reports whether a reply to a release says that a process was woken.

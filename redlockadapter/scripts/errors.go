@@ -26,29 +26,19 @@ var (
 	ErrLost = errors.New("attempt lost the lock")
 )
 
+// refusals are the reasons with which the scripts refuse.
+var refusals = map[string]error{"empty": ErrEmpty, "fleet": ErrFleet, "version": engine.ErrVersion,
+	"ceiling": ErrCeiling, "ended": ErrEnded, "taken": ErrTaken, "lost": ErrLost, "held": engine.ErrHeld}
+
 // refusalOf returns why a node refused a script.
 func refusalOf(got redisconn.Reply) error {
-	switch got.Word(0) {
-	case "empty":
-		return ErrEmpty
-	case "format":
+	if err := refusals[got.Word(0)]; err != nil {
+		return err
+	}
+	if got.Word(0) == "format" {
 		if err := checkFormat(got.Word(1)); err != nil {
 			return err
 		}
-	case "fleet":
-		return ErrFleet
-	case "version":
-		return engine.ErrVersion
-	case "ceiling":
-		return ErrCeiling
-	case "ended":
-		return ErrEnded
-	case "taken":
-		return ErrTaken
-	case "lost":
-		return ErrLost
-	case "held":
-		return engine.ErrHeld
 	}
 	return fmt.Errorf("%w: %q", redisconn.ErrProtocol, got.Words)
 }

@@ -82,6 +82,14 @@ func lockKeys(resources []fencing.Resource, before ...string) []string {
 	return keys
 }
 
+// flag returns a bool as the scripts read it.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // longestTime bounds a time in a reply, so that its conversion does not overflow.

@@ -122,26 +122,10 @@ type Join struct {
 	Gap time.Duration
 }
 
-// Put puts a join nonce on an empty node, or repeats it. waited is the time since the
-// quarantine of the node began.
-func (j Join) Put(ctx context.Context, c Node) (waited time.Duration, err error) {
-	voters := "0"
-	if j.Again {
-		voters = "1"
-	}
-	got, err := c.Do(ctx, redisconn.NewRequest(joinScript, []string{nodeKey}, j.Nonce, strconv.FormatUint(j.Version, 10),
-		j.Fleet,
-		millis(j.Keep), voters, millis(j.Gap)))
-	if err == nil && got.Word(0) != "ok" {
-		err = fmt.Errorf("%s: join refused: %s", c.Addr(), got.Word(0))
-	}
-	if err != nil {
-		return 0, err
-	}
-	if waited, err = fromMillis(got.Word(1)); err != nil {
-		return 0, fmt.Errorf("%s: join: %w", c.Addr(), err)
-	}
-	return waited, nil
+// Put puts a join nonce on an empty node, or repeats it.
+func (j Join) Put(ctx context.Context, c Node) error {
+	return call(ctx, c, "join", redisconn.NewRequest(joinScript, []string{nodeKey}, j.Nonce,
+		strconv.FormatUint(j.Version, 10), j.Fleet, millis(j.Keep), flag(j.Again), millis(j.Gap)))
 }
 
 // Init gives a range to the node that has its join nonce. wait is above 0 while the
