@@ -28,7 +28,7 @@ type outcome struct {
 	err    error
 }
 
-// reply is a Caller that waits. It has room for one outcome.
+// reply is a Caller that waits: a channel with room for one outcome.
 type reply chan outcome
 
 // Done passes on the outcome.
@@ -67,7 +67,6 @@ type committer struct {
 	node     *Node
 	wake     chan struct{} // has room for one
 	proposal chan struct{} // held while an entry is in flight
-	replies  sync.Pool     // of empty replies
 	sent     atomic.Pointer[flight]
 
 	mu     sync.Mutex
@@ -99,19 +98,12 @@ func (c *committer) commit(ctx context.Context, term *leadership, command machin
 	if err := ctx.Err(); err != nil {
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	r := c.newReply()
+	r := make(reply, 1)
 	if err := c.enqueue(term, command, r); err != nil {
 		return machine.Result{}, err
 	}
 	c.wakeUp()
 	return c.wait(ctx, r, nil, nil)
-}
-
-func (c *committer) newReply() reply {
-	if r, pooled := c.replies.Get().(reply); pooled {
-		return r
-	}
-	return make(reply, 1)
 }
 
 // enqueue adds an operation to the queue. After an error nothing has happened. The operation
@@ -151,7 +143,6 @@ func (c *committer) wait(ctx context.Context, r reply, queued <-chan struct{}, n
 		case <-queued:
 			notify()
 		case out := <-r:
-			c.replies.Put(r)
 			return out.result, out.err
 		case <-ctx.Done():
 			return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))

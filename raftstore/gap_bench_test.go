@@ -102,7 +102,7 @@ func (f *filled) commit(commands []machine.Command) (results []machine.Result) {
 	for part := range slices.Chunk(commands, 4000) {
 		var replies []reply
 		for _, c := range part {
-			replies = append(replies, f.node.committer.newReply())
+			replies = append(replies, make(reply, 1))
 			require.NoError(f.b, f.node.committer.enqueue(term, c, replies[len(replies)-1]))
 		}
 		f.node.committer.wakeUp()

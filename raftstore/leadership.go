@@ -184,7 +184,7 @@ func (n *Node) expireSessions(t *leadership) {
 func (n *Node) commitAll(t *leadership, commands []machine.Command) (failed []machine.Command) {
 	replies := make([]reply, len(commands))
 	for i, c := range commands {
-		if r := n.committer.newReply(); n.committer.enqueue(t, c, r) == nil {
+		if r := make(reply, 1); n.committer.enqueue(t, c, r) == nil {
 			replies[i] = r
 		} else {
 			failed = append(failed, c)

@@ -1,18 +1,9 @@
 package raftstore
 
-import "sync"
-
 // longMutex is a mutex that is held while waiting for the log or the Raft library. It is a
-// channel, because in a synctest bubble time does not advance while a goroutine waits for
-// a sync.Mutex. The zero value is unlocked.
-type longMutex struct {
-	once sync.Once
-	held chan struct{}
-}
+// channel with room for one, because in a synctest bubble time does not advance while a
+// goroutine waits for a sync.Mutex.
+type longMutex chan struct{}
 
-func (b *longMutex) Lock() {
-	b.once.Do(func() { b.held = make(chan struct{}, 1) })
-	b.held <- struct{}{}
-}
-
-func (b *longMutex) Unlock() { <-b.held }
+func (m longMutex) Lock()   { m <- struct{}{} }
+func (m longMutex) Unlock() { <-m }

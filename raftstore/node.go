@@ -104,8 +104,8 @@ func Open(config Config) (*Node, error) {
 
 func newNode(config Config) *Node {
 	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
-		left:    make(chan string, 1),
-		started: make(chan struct{}), stopped: make(chan struct{})}
+		left:   make(chan string, 1),
+		leadMu: make(longMutex, 1), memberMu: make(longMutex, 1), started: make(chan struct{}), stopped: make(chan struct{})}
 	n.fsm = replica.New(config.ID, n.die, follower{n})
 	n.memory.Voter, n.memory.Refused, n.memory.Told = n.hasVote, n.refuse, n.wentBack
 	n.committer = newCommitter(n)

@@ -49,7 +49,7 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 	if f.config.Observer != nil {
 		f.config.Observer.Applied(Entry{Index: entry.Index, At: entry.AppendedAt, Order: m.Order()}, events)
 	}
-	lines := f.logEvents(events)
+	calls := f.logEvents(events)
 	term := f.leading.Load()
 	if open, ok := c.(*machine.OpenSession); ok && term != nil {
 		term.adoptOne(m, open.Session) // the command's TTL need not be that of the session
@@ -59,11 +59,7 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 		f.config.Hooks.Applied(events)
 	}
 	f.topology.update(m)
-	calls := f.hub.Applied(m, c, result, events, f.applying.next())
-	if len(lines) == 0 { // as always without debug lines: copy nothing
-		return calls
-	}
-	return append(lines, calls...)
+	return append(calls, f.hub.Applied(m, c, result, events, f.applying.next())...)
 }
 
 // Restored is called after the machine was replaced. The caller holds its lock.

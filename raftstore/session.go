@@ -42,7 +42,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	r, queued, notify := n.committer.newReply(), make(chan struct{}, 1), request.Queued
+	r, queued, notify := make(reply, 1), make(chan struct{}, 1), request.Queued
 	if notify != nil {
 		request.Queued = func() { queued <- struct{}{} }
 	}

@@ -159,7 +159,7 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiters.Len() > 0 {
-		calls = h.endWaits(m, c, events, arrived)
+		h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
 	}
 	for i := range events {
 		e := &events[i]
@@ -172,14 +172,6 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 		}
 	}
 	h.sessionsEnded(m, c, result)
-	return calls
-}
-
-// endWaits ends the waits that a command has decided. It is a function of its own because its
-// result is allocated. The caller holds mu.
-func (h *Hub) endWaits(m *machine.Machine, c machine.Command, events []machine.Event,
-	arrived engine.Instant) (calls []func()) {
-	h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
 	return calls
 }
 

@@ -19,8 +19,6 @@ type FSM struct {
 	fatal    func(error)
 	observer Observer
 
-	discarded []machine.Result // reused for entries without a waiting proposer
-
 	mu      sync.Mutex
 	machine *machine.Machine
 	chain   Chain
@@ -38,7 +36,7 @@ type Observer interface {
 	Restored(old, now *machine.Machine) (calls []func())
 	// Awaits reports whether a caller on this node awaits the results of an entry.
 	Awaits(data []byte) bool
-	// Answer passes on the results of an entry. They are valid until it returns.
+	// Answer passes on the results of an entry.
 	Answer(data []byte, results []machine.Result)
 }
 
@@ -105,10 +103,7 @@ func (f *FSM) Apply(log *raft.Log) any {
 			Want: fmt.Sprintf("%x", l.hash)})
 	}
 	awaited := f.observer.Awaits(log.Data)
-	list := f.discarded[:0]
-	if awaited {
-		list = make([]machine.Result, 0, len(commands))
-	}
+	list := make([]machine.Result, 0, len(commands))
 	var calls []func()
 	hasher := f.chain.next(log.Index, log.Data)
 	for _, c := range commands {
@@ -124,7 +119,6 @@ func (f *FSM) Apply(log *raft.Log) any {
 	}
 	f.observer.Answer(log.Data, list)
 	if !awaited {
-		f.discarded = list
 		return errNotAwaited
 	}
 	return &results{list}
