@@ -8,7 +8,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -20,13 +19,13 @@ import (
 const terms = 4
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "election:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	service, err := memory.New()
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func run(ctx context.Context, out io.Writer) error {
 				break
 			}
 		}
-		fmt.Fprintf(out, "%s leads with token %d, and steps down\n", last.Holder, last.Token)
+		fmt.Printf("%s leads with token %d, and steps down\n", last.Holder, last.Token)
 		stepDown <- struct{}{}
 		<-queued
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -22,13 +21,13 @@ const (
 )
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "semaphore:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	service, err := memory.New()
 	if err != nil {
 		return err
@@ -83,6 +82,6 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 		total += done
 	}
-	fmt.Fprintf(out, "%d jobs were done, at most %d at a time, each guarded under the name of its slot\n", total, widest)
+	fmt.Printf("%d jobs were done, at most %d at a time, each guarded under the name of its slot\n", total, widest)
 	return nil
 }

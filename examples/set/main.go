@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -18,13 +17,13 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "set:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	service, err := memory.New()
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d transfers, token %d was the last; the accounts hold %d and %d, together %d\n", cap(errs), mark, a,
+	fmt.Printf("%d transfers, token %d was the last; the accounts hold %d and %d, together %d\n", cap(errs), mark, a,
 		b, a+b)
 	return nil
 }
