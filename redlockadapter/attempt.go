@@ -35,12 +35,13 @@ type attempt struct {
 
 	mu   sync.Mutex
 	core *quorum.Attempt
-	errs []error // why nodes did not accept; nil while all that answered have
+	errs []error // why each node did not accept, nil if it did
 }
 
 func (b *Backend) newAttempt(h engine.Held, under authority) *attempt {
 	return &attempt{Held: h, backend: b, servers: under.servers, call: b.scriptAttempt(&h, under.version),
-		decided: make(chan struct{}), core: quorum.NewAttempt(len(b.nodes))}
+		decided: make(chan struct{}), core: quorum.NewAttempt(len(b.nodes)),
+		errs: slices.Repeat([]error{errNoAnswer}, len(b.nodes))}
 }
 
 // scriptAttempt describes a lease to the scripts.
@@ -103,7 +104,7 @@ func (a *attempt) send(nodes quorum.Nodes, r *redisconn.Request) {
 func (a *attempt) answered(node int, got redisconn.Reply) {
 	vote, err := scripts.Vote(got)
 	a.step(func(core *quorum.Attempt) quorum.Requests {
-		a.setError(node, err)
+		a.errs[node] = err
 		return core.Answer(node, vote, got.MaybeExecuted)
 	})
 }
@@ -113,23 +114,10 @@ func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
 	vote, err := scripts.Vote(got)
 	a.step(func(core *quorum.Attempt) quorum.Requests {
 		if err != nil {
-			a.setError(node, err)
+			a.errs[node] = err
 		}
 		return core.Raised(node, token, vote, got.MaybeExecuted)
 	})
-}
-
-// setError records why a node did not accept, nil if it did. The caller holds mu.
-func (a *attempt) setError(node int, err error) {
-	if a.errs == nil && err != nil {
-		a.errs = slices.Repeat([]error{errNoAnswer}, len(a.backend.nodes))
-		for accepted := range a.core.Accepted.Each {
-			a.errs[accepted] = nil
-		}
-	}
-	if a.errs != nil {
-		a.errs[node] = err
-	}
 }
 
 // await returns nil when the attempt is decided, and an error if that takes longer than
