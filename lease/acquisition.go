@@ -98,7 +98,7 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 	if v.Newer {
 		c.awaitTopology(ctx, v.Version)
 	}
-	if sleep(ctx, v.Pause) != nil {
+	if engine.Sleep(ctx, v.Pause) != nil {
 		return v.Err
 	}
 	return nil

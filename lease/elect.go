@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/clientcore"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Leader is the leader of an election. The zero Leader means that there is none. A
@@ -42,7 +43,7 @@ func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func
 		case err != nil && !(lost != nil && reportsLoss(err)):
 			return errors.Join(err, lost)
 		}
-		if sleep(ctx, c.core.Pause(0)) != nil {
+		if engine.Sleep(ctx, c.core.Pause(0)) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -20,12 +20,12 @@ var (
 	// match it too.
 	ErrLost = engine.ErrLost
 	// ErrNotHeld reports that the service has no such lease.
-	ErrNotHeld error = engine.ErrNotHeld
+	ErrNotHeld = engine.ErrNotHeld
 	// ErrExpired reports that the TTL of the lease passed without a renewal.
-	ErrExpired error = engine.ErrExpired
+	ErrExpired = engine.ErrExpired
 	// ErrTaken reports that another client holds the lock now, or that an operator
 	// broke the lease.
-	ErrTaken error = engine.ErrTaken
+	ErrTaken = engine.ErrTaken
 
 	// ErrReleased reports that the holder released the lease.
 	ErrReleased = engine.ErrReleased

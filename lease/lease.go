@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -47,7 +48,7 @@ type heldGrant struct {
 	slot      int
 	record    *holderRecord // nil if not re-entrant
 
-	signatures signatures
+	signatures sync.Map // of signature, by fencing.Resource
 
 	// Guarded by the Client's mu.
 	leases []*Lease

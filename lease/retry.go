@@ -21,7 +21,7 @@ func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err
 			return err
 		}
 		now := c.clock.Now()
-		if !again(err, now.Since(began)) || sleep(ctx, c.core.NextPause(&backoff, now)) != nil {
+		if !again(err, now.Since(began)) || engine.Sleep(ctx, c.core.NextPause(&backoff, now)) != nil {
 			return err
 		}
 	}
@@ -33,16 +33,4 @@ func (c *Client) ask(ctx context.Context, f func() error) error {
 	return c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool {
 		return clientcore.Transient(err) && elapsed < clientcore.FailoverTime
 	}, f)
-}
-
-// sleep waits for d. If ctx ends first it returns the cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

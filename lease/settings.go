@@ -69,7 +69,7 @@ func (c *Client) followTopology() {
 		version := c.core.Topology().Version
 		c.mu.Unlock()
 		if _, err := c.routed.NextTopology(c.ctx, version); err != nil {
-			_ = sleep(c.ctx, topologyTimeout)
+			_ = engine.Sleep(c.ctx, topologyTimeout)
 		}
 	}
 }

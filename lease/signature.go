@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// signatures are the signed tokens of one grant.
-type signatures struct {
-	mu     sync.Mutex
-	byName map[fencing.Resource]signature
-}
-
-// signature is a signed token.
+// signature is a signed token of a grant.
 type signature struct {
 	engine.SignedToken
 	sent  engine.Instant // before it was requested
@@ -41,9 +34,10 @@ func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (
 	if err := l.Err(); err != nil {
 		return "", fmt.Errorf("sign the token of %q: %w", string(resource), err)
 	}
-	c, s := l.grant.keepAlive.client, &l.grant.signatures
+	c, signatures := l.grant.keepAlive.client, &l.grant.signatures
 	now := c.clock.Now()
-	cached, ok := s.get(resource)
+	found, ok := signatures.Load(resource)
+	cached, _ := found.(signature)
 	if ok && now.Until(cached.askAt) > 0 {
 		return cached.Text, nil
 	}
@@ -60,30 +54,14 @@ func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (
 	switch now := c.clock.Now(); {
 	case err == nil:
 		fresh.askAt = fresh.sent.Add(fresh.TTL / 2)
-		s.set(resource, fresh)
+		signatures.Store(resource, fresh)
 		return fresh.Text, nil
 	case ok && unanswered(err) && now.Since(cached.sent) < cached.TTL:
 		cached.askAt = now.Add(cached.TTL / retryShare)
-		s.set(resource, cached)
+		signatures.Store(resource, cached)
 		return cached.Text, nil
 	}
 	return "", err
-}
-
-func (s *signatures) get(resource fencing.Resource) (signature, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, ok := s.byName[resource]
-	return found, ok
-}
-
-func (s *signatures) set(resource fencing.Resource, made signature) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byName == nil {
-		s.byName = map[fencing.Resource]signature{}
-	}
-	s.byName[resource] = made
 }
 
 // unanswered reports whether err says nothing about the lease.

@@ -55,7 +55,7 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 		if turn.Leave {
 			c.abandon(conn, turn.Leader, err)
 		}
-		if !turn.Again || turn.Pause > 0 && sleep(ctx, turn.Pause) != nil {
+		if !turn.Again || turn.Pause > 0 && engine.Sleep(ctx, turn.Pause) != nil {
 			return turn.Err
 		}
 		conn, err = c.try(ctx, call)
@@ -189,17 +189,5 @@ func (c *connector) close() {
 	c.mu.Unlock()
 	if conn != nil {
 		conn.close(errClosed)
-	}
-}
-
-// sleep waits for d. If ctx ends first it returns the cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

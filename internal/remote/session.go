@@ -80,9 +80,9 @@ func (s *session) unregister(c *connection) {
 	}
 }
 
-// do sends an operation to the leader, on a connection on which the session is
+// send sends an operation to the leader, on a connection on which the session is
 // attached.
-func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, err error) {
+func (s *session) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = s.backend.do(ctx, func(c *connection) error {
 		if err := s.attach(ctx, c); err != nil {
 			return err
@@ -90,7 +90,12 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 		answer, err = c.do(ctx, op)
 		return err
 	})
-	if errors.Is(err, engine.ErrLost) {
+	return answer, err
+}
+
+// do is send for an operation whose error is that of the session: a loss ends it.
+func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, err error) {
+	if answer, err = s.send(ctx, op); errors.Is(err, engine.ErrLost) {
 		s.end(err)
 	}
 	return answer, err
@@ -247,14 +252,7 @@ func (s *session) Update(ctx context.Context, held engine.Held) error {
 	op.other = &pb.Operation{Call: &pb.Operation_Update{Update: &pb.UpdateCall{Nonce: uint64(held.Nonce),
 		TtlNanos: int64(held.TTL),
 		Metadata: held.Metadata}}}
-	err := s.backend.do(ctx, func(c *connection) error {
-		if err := s.attach(ctx, c); err != nil {
-			return err
-		}
-		_, err := c.do(ctx, &op)
-		return err
-	})
-	if err != nil { // the lease may be lost without its session, so the session does not end here
+	if _, err := s.send(ctx, &op); err != nil { // the lease may be lost without its session
 		return fmt.Errorf("renew: %w", err)
 	}
 	return nil

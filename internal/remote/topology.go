@@ -88,7 +88,9 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 			return nil
 		}
 		if err := b.topology.rejection(); err != nil {
-			return &rejectedError{err}
+			// It matches engine.ErrInvalid, since a retry does not help, without its text: the request is right, and the
+			// credentials are not.
+			return engine.Special("read the policies: "+err.Error(), errors.Join(engine.ErrInvalid, err))
 		}
 		if late == nil {
 			timer := time.NewTimer(b.settings.timeout)
@@ -108,19 +110,6 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		}
 	}
 }
-
-// rejectedError means that all members reject the caller. It matches engine.ErrInvalid, since a
-// retry does not help, without its text: the request is right, and the credentials are not.
-type rejectedError struct{ err error }
-
-// Error returns the text of a member.
-func (e *rejectedError) Error() string { return "read the policies: " + e.err.Error() }
-
-// Unwrap returns the error of a member.
-func (e *rejectedError) Unwrap() error { return e.err }
-
-// Is makes errors.Is match engine.ErrInvalid.
-func (e *rejectedError) Is(target error) bool { return target == engine.ErrInvalid }
 
 // lastFailure returns why the last member that was asked sent no topology, for an error.
 func (w *topologyWatch) lastFailure() string {
@@ -189,7 +178,7 @@ func (w *topologyWatch) run() {
 			w.notify()
 		}
 		w.mu.Unlock()
-		if sleep(w.ctx, pause/2+rand.N(pause/2)) != nil {
+		if engine.Sleep(w.ctx, pause/2+rand.N(pause/2)) != nil {
 			return
 		}
 		pause = min(2*pause, maxTopologyPause)

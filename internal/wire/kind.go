@@ -48,25 +48,16 @@ var (
 	ErrBehind = errors.New("node is behind")
 	// ErrNotLeader reports that another member is the leader. It matches
 	// engine.ErrUnavailable. The error is a *NotLeaderError.
-	ErrNotLeader error = unavailableError("member is not the leader")
+	ErrNotLeader = engine.Special("member is not the leader", engine.ErrUnavailable)
 	// ErrUnreachable reports that no member of the service could be reached. It
 	// matches engine.ErrUnavailable.
-	ErrUnreachable error = unavailableError("no member of the lock service can be reached")
+	ErrUnreachable = engine.Special("no member of the lock service can be reached", engine.ErrUnavailable)
 	// ErrUnauthenticated reports that the service has users and the call carried
 	// no valid secret. It matches engine.ErrUnavailable: the service rejected the
 	// call before it looked at the request, so the error says nothing about
 	// earlier calls of the same attempt.
-	ErrUnauthenticated error = unavailableError("not authenticated")
+	ErrUnauthenticated = engine.Special("not authenticated", engine.ErrUnavailable)
 )
-
-// unavailableError is a special case of engine.ErrUnavailable.
-type unavailableError string
-
-// Error returns the text.
-func (e unavailableError) Error() string { return string(e) }
-
-// Is makes errors.Is match engine.ErrUnavailable.
-func (e unavailableError) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // Kind is one kind of error: how each interface of the service reports it, and
 // what to do about it. The hint holds for HTTP, Go and the command line alike.

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock provides the time to clients and engines. It is injected, so that tests can
 // pause, drift and suspend it. All methods may be called concurrently.
@@ -51,6 +54,16 @@ func SystemClock() Clock { return systemClock{} }
 // MonotonicClock returns a Clock that reads only the clock that stops during suspend.
 // It is for tests: in a synctest bubble it is the bubble's clock.
 func MonotonicClock() Clock { return monotonicClock{} }
+
+// Sleep waits for d. If ctx ends first it returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 type systemClock struct{}
 

@@ -17,11 +17,11 @@ var (
 	// gets a new token. The three errors below match it too.
 	ErrLost = errors.New("lease is lost")
 	// ErrNotHeld: the service has no such lease.
-	ErrNotHeld = lossError("lease is not held")
+	ErrNotHeld = Special("lease is not held", ErrLost)
 	// ErrExpired: the lease was not renewed in time.
-	ErrExpired = lossError("lease has expired")
+	ErrExpired = Special("lease has expired", ErrLost)
 	// ErrTaken: another client holds the lock now, or an operator broke the lease.
-	ErrTaken = lossError("lease was taken away")
+	ErrTaken = Special("lease was taken away", ErrLost)
 
 	// ErrReleased: the holder has released the lease.
 	ErrReleased = errors.New("lease is released")
@@ -50,36 +50,26 @@ var (
 	ErrLimit = errors.New("limit exceeded")
 	// ErrInvalid: the request breaks a rule, which the error names.
 	ErrInvalid = errors.New("invalid request")
+
+	// ErrVersion: the Redis nodes have seen a newer version of the policies than the caller acts
+	// under. Reload the topology and route the request again. It matches ErrUnavailable.
+	ErrVersion = Special("the Redis nodes have seen a newer version of the policies", ErrUnavailable)
+	// ErrNoState: fewer than a quorum of the Redis nodes can report which tokens were granted, so no
+	// token would be safe. It matches ErrUnavailable, but only an operator can change it: trying again
+	// does not help.
+	ErrNoState = Special("fewer than a quorum of the Redis nodes can report which tokens were granted", ErrUnavailable)
 )
 
-// ErrVersion: the Redis nodes have seen a newer version of the policies than the caller acts
-// under. Reload the topology and route the request again. It matches ErrUnavailable.
-var ErrVersion error = versionError{}
+// Special returns an error with this text that matches general: a special case of it.
+func Special(text string, general error) error { return &specialError{text, general} }
 
-type versionError struct{}
-
-// Error returns the text.
-func (versionError) Error() string {
-	return "the Redis nodes have seen a newer version of the policies"
+type specialError struct {
+	text    string
+	general error
 }
 
-// Is makes errors.Is match ErrUnavailable.
-func (versionError) Is(target error) bool { return target == ErrUnavailable }
-
-// ErrNoState: fewer than a quorum of the Redis nodes can report which tokens were granted, so no
-// token would be safe. It matches ErrUnavailable, but only an operator can change it: trying again
-// does not help.
-var ErrNoState error = noStateError{}
-
-type noStateError struct{}
-
-// Error returns the text.
-func (noStateError) Error() string {
-	return "fewer than a quorum of the Redis nodes can report which tokens were granted"
-}
-
-// Is makes errors.Is match ErrUnavailable.
-func (noStateError) Is(target error) bool { return target == ErrUnavailable }
+func (e *specialError) Error() string { return e.text }
+func (e *specialError) Unwrap() error { return e.general }
 
 // Refused reports whether err means that an attempt was not granted and never will
 // be, so that it need not be released. ErrUnavailable, ErrForbidden and ErrLimit are
@@ -93,15 +83,6 @@ func Refused(err error) bool {
 	}
 	return false
 }
-
-// lossError is a cause of a lost lease. Each matches ErrLost.
-type lossError string
-
-// Error returns the text.
-func (e lossError) Error() string { return string(e) }
-
-// Is makes errors.Is match ErrLost.
-func (e lossError) Is(target error) bool { return target == ErrLost }
 
 // HeldError reports who holds a lock. It matches ErrHeld.
 type HeldError struct {

@@ -126,18 +126,11 @@ func (r *Reporter) Flush(ctx context.Context) error {
 // lockOf returns the lock of a resource: holders of permits fence their writes under the
 // name of their slot, which fencing.Resource.Slot derives from the name of the lock.
 func lockOf(resource fencing.Resource) fencing.Resource {
-	name, slot, found := cutLast(string(resource), "#")
-	if !found || slot == "" || strings.Trim(slot, "0123456789") != "" {
+	i := strings.LastIndex(string(resource), "#")
+	if slot := resource[i+1:]; i <= 0 || slot == "" || strings.Trim(string(slot), "0123456789") != "" {
 		return resource
 	}
-	return fencing.Resource(name)
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, separator); i > 0 {
-		return s[:i], s[i+len(separator):], true
-	}
-	return s, "", false
+	return resource[:i]
 }
 
 // add queues a refusal, unless it is a repetition or the queue is full.
