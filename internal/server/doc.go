@@ -8,10 +8,9 @@
 // and its own connections to the Redis nodes. The leader serves locks in correctness
 // mode.
 //
-// This package has [Config] and [Server], and no logic of calls. The packages below
-// it, from the bottom up:
+// This package has [Config], [Server] and the port that both share (portmux.go and conns.go), and no logic
+// of calls. The packages below it, from the bottom up:
 //
-//   - portmux: gRPC and HTTP on one port.
 //   - auth: the users and their rights; limits: what each may use; audit: who did what.
 //   - fleet: the connection to the Redis nodes, and the leader's work on them.
 //   - routing: the engine of a lock, the leader of the cluster, and calls to other members.

@@ -25,7 +25,6 @@ import (
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/observe"
-	"github.com/leased-project/leased/internal/server/portmux"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -53,14 +52,12 @@ const (
 
 // Server is the API of one member. Serve runs it, Close ends it.
 type Server struct {
-	node      *raftstore.Node
 	router    *routing.Router
 	forwarder *routing.Forwarder
 	keeper    *fleet.Keeper
-	leases    *leases.Service
 	chain     *calls.Chain
 	admin     *admin.Service
-	mux       *portmux.Mux
+	mux       *portMux
 	grpc      *grpc.Server
 	http      *http.Server
 	health    *health.Server
@@ -122,19 +119,17 @@ func newServer(config Config, listener net.Listener, node *raftstore.Node,
 	}
 	redis := fleet.NewConnection(node, config.RedisOptions, config.Metrics.RedisHooks(), config.Logger)
 	redis.NodeTimeout = config.RedisTimeout
-	s := &Server{node: node, mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
+	s := &Server{mux: newPortMux(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
 		router: &routing.Router{Node: node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise,
 			PeerTLS: config.PeerTLS, Secret: config.Secret},
 		keeper: fleet.NewKeeper(node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	node.SetLimits(config.Limits.Cluster)
-	s.chain = calls.New(calls.Config{Router: s.router, Users: config.Users, Audit: config.Audit,
+	s.chain = &calls.Chain{Router: s.router, Users: config.Users, Audit: config.Audit,
 		Limits: limits.NewAccounts(config.Limits, config.Clock), Metrics: config.Metrics, Tracer: config.Tracer,
-		CloseLater: s.mux.CloseLater})
-	s.leases = leases.New(s.chain, recorder,
-		leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock})
-	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, RedisOptions: config.RedisOptions,
-		FilePolicies: config.FilePolicies, Version: config.Version})
+		CloseLater: s.mux.closeLater}
+	s.admin = &admin.Service{Router: s.router, Keeper: s.keeper, RedisOptions: config.RedisOptions,
+		FilePolicies: config.FilePolicies, Version: config.Version}
 	s.metrics = config.Metrics
 	s.metrics.Observe(metrics.Source{Node: node, Redis: redis.Backend, Certificates: config.Certificates,
 		LostAuditLines: config.Audit.Lost})
@@ -144,7 +139,9 @@ func newServer(config Config, listener net.Listener, node *raftstore.Node,
 		}
 	})
 	s.keepTimes = func() { recorder.KeepSaved(s.ctx, config.TimesFile, config.Logger) }
-	s.register(config, leaseService{nil, s.leases, observe.NewService(s.router, recorder, config.Metrics)})
+	s.register(config, leaseService{nil,
+		leases.New(s.chain, recorder, leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL}),
+		observe.NewService(s.router, recorder, config.Metrics)})
 	return s, nil
 }
 
@@ -167,19 +164,9 @@ func (s *Server) register(config Config, leaseAPI leaseService) {
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	s.forwarder = routing.NewForwarder(s.router, config.Users != nil)
 	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Ready: s.Ready, Forwarder: s.forwarder,
-		Dashboard: s.newDashboard(config, leaseAPI)})
+		Dashboard: dashboard.New(s.chain, leaseAPI, s.admin, httpapi.Encode)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return s.ctx }}
-}
-
-// newDashboard returns the web page of this member.
-func (s *Server) newDashboard(config Config, leaseAPI leaseService) *dashboard.Handler {
-	return dashboard.New(dashboard.Config{Chain: s.chain, Leases: leaseAPI, Policies: s.admin, Redis: s.admin,
-		Cluster: s.admin, Encode: httpapi.Encode, Version: config.Version, Clock: config.Clock,
-		Local: dashboard.Local{Inspect: leaseAPI.LocalInspect, History: leaseAPI.LocalHistory,
-			Policies: func(ctx context.Context) (*pb.ListPoliciesResponse, error) {
-				return s.admin.ReadPolicies(ctx, raftstore.Stale)
-			}}})
 }
 
 // Address returns the API address for clients and other members.
@@ -229,8 +216,8 @@ func (s *Server) start() bool {
 	s.work.Go(s.keepTimes)
 	s.work.Go(func() { s.router.Redis.Run(s.ctx) })
 	s.work.Go(func() { s.keeper.Run(s.ctx) })
-	s.work.Go(func() { _ = s.grpc.Serve(s.mux.GRPC()) }) // ends with the mux
-	s.work.Go(func() { _ = s.http.Serve(s.mux.HTTP()) })
+	s.work.Go(func() { _ = s.grpc.Serve(s.mux.grpc) }) // ends with the mux
+	s.work.Go(func() { _ = s.http.Serve(s.mux.http) })
 	return true
 }
 
@@ -254,7 +241,7 @@ func (s *Server) maintain() {
 }
 
 // Node returns the Raft node of this member.
-func (s *Server) Node() *raftstore.Node { return s.node }
+func (s *Server) Node() *raftstore.Node { return s.router.Node }
 
 // Close ends all calls and connections, and closes the node. A leader should transfer its
 // leadership first, with Node.Transfer. Leases in efficiency mode stay held: their holders
@@ -268,5 +255,5 @@ func (s *Server) Close() error {
 	err := s.http.Close()
 	s.forwarder.Close()
 	s.work.Wait()
-	return errors.Join(err, s.node.Close())
+	return errors.Join(err, s.router.Node.Close())
 }

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // joinTimeout bounds the time that a joining member needs to catch up.
@@ -108,10 +113,8 @@ func (s *Service) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveRe
 
 // checkMember returns an error if there is no member with this id.
 func (s *Service) checkMember(id string) error {
-	for _, m := range s.Router.Node.Members() {
-		if m.ID == id {
-			return nil
-		}
+	if slices.ContainsFunc(s.Router.Node.Members(), func(m raftstore.Member) bool { return m.ID == id }) {
+		return nil
 	}
 	return fmt.Errorf("%w: there is no member %q; Status lists the members", engine.ErrInvalid, id)
 }
@@ -140,4 +143,26 @@ func (s *Service) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.Tran
 		return &pb.TransferResponse{}, nil
 	}
 	return &pb.TransferResponse{}, s.Router.Node.Transfer(ctx, r.To)
+}
+
+// checkCaller refuses a call that only a member makes for itself, if the caller presented
+// a certificate that does not name the member. For a caller without certificate, only the
+// rights of its user count. A follower that forwards such a call over HTTP presents its
+// own certificate, so the call must go to the leader; members use gRPC and do that.
+func checkCaller(ctx context.Context, id string) error {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	secure, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(secure.State.VerifiedChains) == 0 {
+		return nil
+	}
+	leaf := secure.State.VerifiedChains[0][0]
+	if transport.Names(leaf, id) {
+		return nil
+	}
+	return fmt.Errorf("%w: a call of member %q came with a certificate (%s) that names the members %q; use a "+
+		"certificate with the URI %s",
+		engine.ErrForbidden, id, leaf.Subject, transport.MemberIDs(leaf), transport.MemberURI(id))
 }

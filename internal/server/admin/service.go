@@ -11,8 +11,13 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Config has the parts of a Service. All are required.
-type Config struct {
+// Service implements leased.v1.PolicyService, RedisService and ClusterService. All exported fields
+// are required.
+type Service struct {
+	pb.UnimplementedPolicyServiceServer
+	pb.UnimplementedRedisServiceServer
+	pb.UnimplementedClusterServiceServer
+
 	Router *routing.Router
 	Keeper *fleet.Keeper
 	// RedisOptions returns the connection options of a Redis node.
@@ -21,17 +26,7 @@ type Config struct {
 	FilePolicies func() []engine.Policy
 	// Version is the version of the program, for Status.
 	Version string
-}
 
-// Service implements leased.v1.PolicyService, RedisService and ClusterService.
-type Service struct {
-	pb.UnimplementedPolicyServiceServer
-	pb.UnimplementedRedisServiceServer
-	pb.UnimplementedClusterServiceServer
-	Config
 	votes    voteCount
 	stopping atomic.Bool
 }
-
-// New returns a Service.
-func New(config Config) *Service { return &Service{Config: config} }

@@ -1,12 +1,11 @@
 package auth
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // subjectOf returns the subject common name of the client certificate of a connection,
@@ -21,9 +20,14 @@ func subjectOf(state tls.ConnectionState) string {
 // TransportCredentials returns gRPC credentials for connections whose TLS handshake is
 // done: they tell the interceptors the client certificate. Connections without TLS
 // have none.
-func TransportCredentials() credentials.TransportCredentials { return handshaken{} }
+func TransportCredentials() credentials.TransportCredentials {
+	return handshaken{insecure.NewCredentials()}
+}
 
-type handshaken struct{}
+// handshaken makes no handshake of its own, like the credentials that it contains.
+type handshaken struct {
+	credentials.TransportCredentials
+}
 
 // ServerHandshake returns the connection and the state of its TLS session.
 func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -35,18 +39,5 @@ func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 	return conn, info, nil
 }
 
-// ClientHandshake fails: these credentials are for servers.
-func (handshaken) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("auth.TransportCredentials are for servers")
-}
-
-// Info describes the credentials.
-func (handshaken) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
-}
-
 // Clone returns the same credentials, which have no state.
 func (h handshaken) Clone() credentials.TransportCredentials { return h }
-
-// OverrideServerName does nothing: a server has no name to check.
-func (handshaken) OverrideServerName(string) error { return nil }

@@ -14,13 +14,12 @@ import (
 
 // AllowAny checks that the user has a right other than Metrics, whichever it is.
 func AllowAny(ctx context.Context, method string) error {
-	a := accountOf(ctx)
-	if a == nil || slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Right != Metrics }) {
+	if slices.ContainsFunc(rulesOf(ctx), func(r Rule) bool { return r.Right != Metrics }) {
 		return nil
 	}
 	return fmt.Errorf("%w: user %s has no right on locks or the cluster, and %s needs one; grant one with `leased "+
 		"user allow %[2]s RULE`, such as 'acquire:jobs/*'",
-		engine.ErrForbidden, a.Name, method)
+		engine.ErrForbidden, UserName(ctx), method)
 }
 
 // AllowMember checks that the user is the account of a member.
@@ -35,33 +34,25 @@ func AllowMember(ctx context.Context, method string, _ any) error {
 
 // AllowGlobal checks the right Cluster or Metrics.
 func AllowGlobal(ctx context.Context, right Right, method string) error {
-	a := accountOf(ctx)
-	if a == nil {
-		return nil
-	}
-	if _, ok := a.Rules.Find(right, ""); ok {
+	if Can(ctx, right, "") {
 		return nil
 	}
 	return fmt.Errorf("%w: user %s lacks the right %s, which %s requires; grant it with `leased user allow %[2]s %[3]s`",
-		engine.ErrForbidden, a.Name, right, method)
+		engine.ErrForbidden, UserName(ctx), right, method)
 }
 
 // Allow checks a right on locks. A request without a name needs the right on any lock; the
 // service rejects it with a better error.
 func Allow(ctx context.Context, right Right, locks ...string) error {
-	a := accountOf(ctx)
-	if a == nil {
-		return nil
-	}
 	named := false
 	for _, name := range locks {
 		if name == "" {
 			continue
 		}
 		named = true
-		if _, ok := a.Rules.Find(right, name); !ok {
+		if !Can(ctx, right, name) {
 			return fmt.Errorf("%w: user %s lacks the right %s on lock %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s'`",
-				engine.ErrForbidden, a.Name, right, name)
+				engine.ErrForbidden, UserName(ctx), right, name)
 		}
 	}
 	if !named {
@@ -81,40 +72,37 @@ func AllowSome(ctx context.Context, right Right, prefix string) error {
 }
 
 func allowPrefix(ctx context.Context, right Right, prefix string, find func(Rules, Right, string) (Rule, bool)) error {
-	a := accountOf(ctx)
-	if a == nil {
-		return nil
-	}
-	if _, ok := find(a.Rules, right, prefix); ok {
+	if _, ok := find(rulesOf(ctx), right, prefix); ok {
 		return nil
 	}
 	return fmt.Errorf("%w: user %s lacks the right %s on the locks with the prefix %q; grant it with `leased user "+
 		"allow %[2]s '%[3]s:%[4]s*'`",
-		engine.ErrForbidden, a.Name, right, prefix)
+		engine.ErrForbidden, UserName(ctx), right, prefix)
 }
 
 // Can reports whether the user of ctx has a right on a lock.
 func Can(ctx context.Context, right Right, lock string) bool {
-	a := accountOf(ctx)
-	if a == nil {
-		return true
-	}
-	_, ok := a.Rules.Find(right, lock)
+	_, ok := rulesOf(ctx).Find(right, lock)
 	return ok
 }
 
 // CanReadAll reports whether the user of ctx may read all locks.
 func CanReadAll(ctx context.Context) bool {
-	_, ok := RulesOf(ctx).FindPrefix(Read, "")
+	_, ok := rulesOf(ctx).FindPrefix(Read, "")
 	return ok
 }
 
 // RulesOf returns the rules of the user of ctx. Without users, everyone has all rights.
-func RulesOf(ctx context.Context) Rules {
+func RulesOf(ctx context.Context) Rules { return slices.Clone(rulesOf(ctx)) }
+
+// everything are the rules of callers without users.
+var everything = AdminRules()
+
+func rulesOf(ctx context.Context) Rules {
 	if a := accountOf(ctx); a != nil {
-		return slices.Clone(a.Rules)
+		return a.Rules
 	}
-	return AdminRules()
+	return everything
 }
 
 // Owns reports whether the user of ctx is the owner of what belongs to user. Without

@@ -211,11 +211,11 @@ const UserHeader = "Leased-User"
 // IsForwarded reports whether a member made the call of ctx for a user. Only Authenticate
 // knows whether it may.
 func (u *Users) IsForwarded(ctx context.Context) bool {
-	return u != nil && header(ctx, UserHeader) != ""
+	return u != nil && Header(ctx, UserHeader) != ""
 }
 
-// header returns a header of a call, empty if there is none.
-func header(ctx context.Context, name string) string {
+// Header returns a header of a call, empty if there is none.
+func Header(ctx context.Context, name string) string {
 	if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
 		return values[0]
 	}
@@ -229,7 +229,7 @@ func (u *Users) Authenticate(ctx context.Context) (authenticated context.Context
 	if u == nil {
 		return ctx, func() {}, nil
 	}
-	caller := credential{headers: metadata.ValueFromIncomingContext(ctx, "authorization"), user: header(ctx, UserHeader)}
+	caller := credential{headers: metadata.ValueFromIncomingContext(ctx, "authorization"), user: Header(ctx, UserHeader)}
 	if p, ok := peer.FromContext(ctx); ok {
 		if secure, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			caller.certificate = subjectOf(secure.State)

@@ -1,12 +1,12 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -18,8 +18,10 @@ import (
 	"github.com/leased-project/leased/internal/server/tracing"
 )
 
-// Config has the parts of a Chain. All are required, except where it says otherwise.
-type Config struct {
+// Chain is what every call passes. The context of a call has the headers of its caller as
+// gRPC metadata, and the connection as the gRPC peer. All fields are required, except where it
+// says otherwise.
+type Chain struct {
 	Router  *routing.Router
 	Users   *auth.Users // nil accepts every call
 	Limits  *limits.Accounts
@@ -29,13 +31,6 @@ type Config struct {
 	// CloseLater closes the connection of a client after some time.
 	CloseLater func(client net.Addr, after time.Duration)
 }
-
-// Chain is what every call passes. The context of a call has the headers of its caller as
-// gRPC metadata, and the connection as the gRPC peer.
-type Chain struct{ Config }
-
-// New returns a Chain.
-func New(config Config) *Chain { return &Chain{config} }
 
 // call is one call from its arrival to its answer.
 type call struct {
@@ -88,14 +83,9 @@ func (c *Chain) Stream(stream grpc.ServerStream, method string,
 // counts the call against the limits of the user until done is called. The call is never
 // nil.
 func (c *Chain) enter(ctx context.Context, method string, streams bool) (*call, error) {
-	caller := &audit.Caller{}
+	caller := &audit.Caller{Program: cmp.Or(auth.Header(ctx, ProgramHeader), auth.Header(ctx, "user-agent"))}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		caller.Address = p.Addr.String()
-	}
-	for _, name := range []string{"user-agent", ProgramHeader} {
-		if program := metadata.ValueFromIncomingContext(ctx, name); len(program) > 0 {
-			caller.Program = program[0]
-		}
 	}
 	x := &call{chain: c, method: find(method), ctx: audit.WithCaller(ctx, caller), done: func() {}}
 	if !x.method.public {
@@ -104,8 +94,8 @@ func (c *Chain) enter(ctx context.Context, method string, streams bool) (*call, 
 			return x, err
 		}
 		x.ctx, x.done, caller.User = authenticated, done, auth.UserName(authenticated)
-		if from := metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"); len(from) > 0 && c.Users.IsForwarded(ctx) {
-			caller.Address, caller.Via = from[0], caller.Address
+		if from := auth.Header(ctx, "x-forwarded-for"); from != "" && c.Users.IsForwarded(ctx) {
+			caller.Address, caller.Via = from, caller.Address
 		}
 	}
 	if err := x.method.check(x.ctx, nil); err != nil {
@@ -140,7 +130,7 @@ func (x *call) unary(read func() (any, error), run grpc.UnaryHandler) (response 
 	}
 	parent := ""
 	if x.chain.Tracer != nil {
-		parent = tracing.ParentOf(x.ctx)
+		parent = auth.Header(x.ctx, tracing.Header)
 	}
 	trace := x.chain.trace(x.ctx, x.method, parent, request)
 	response, err = run(tracing.WithCall(x.ctx, trace), request)

@@ -44,7 +44,7 @@ func TestSlowStream(t *testing.T) {
 		accounts := limits.NewAccounts(two, engine.MonotonicClock())
 		log, err := audit.Open(audit.Config{})
 		require.NoError(t, err)
-		chain := New(Config{Router: &routing.Router{}, Limits: accounts, Audit: log})
+		chain := &Chain{Router: &routing.Router{}, Limits: accounts, Audit: log}
 		serve := func(block time.Duration) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel() // as gRPC does when the interceptor has returned

@@ -30,7 +30,7 @@ var acquireOperation = &pb.Operation{Session: make([]byte, 16),
 
 // Without a collector, tracing allocates nothing.
 func TestTracingCostsNothingWhenOff(t *testing.T) {
-	c, ctx := New(Config{}), context.Background()
+	c, ctx := &Chain{}, context.Background()
 	require.Zero(t, testing.AllocsPerRun(1000, func() { trace(c, ctx, acquireOperation) }))
 }
 
@@ -42,7 +42,7 @@ func TestCallsWithoutRightsAreNotTraced(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer tracer.Close()
-	c, ctx := New(Config{Tracer: tracer}),
+	c, ctx := &Chain{Tracer: tracer},
 		as(t, auth.User{Name: "ann", Rules: auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}}})
 	for name, traced := range map[string]bool{"jobs/7": true, "payroll": false} {
 		streamAcquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Resources: []string{name}}}}
@@ -62,7 +62,7 @@ func TestCallsWithoutRightsAreNotTraced(t *testing.T) {
 }
 
 func BenchmarkTracingOff(b *testing.B) {
-	c, ctx := New(Config{}), context.Background()
+	c, ctx := &Chain{}, context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
 		trace(c, ctx, acquireOperation)
@@ -82,7 +82,7 @@ func BenchmarkTracingOn(b *testing.B) {
 				Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(b, err)
 			defer tracer.Close()
-			c, ctx := New(Config{Tracer: tracer}), context.Background()
+			c, ctx := &Chain{Tracer: tracer}, context.Background()
 			b.ReportAllocs()
 			for b.Loop() {
 				trace(c, ctx, acquireOperation)

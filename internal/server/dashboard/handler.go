@@ -8,45 +8,34 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/routing"
-	"github.com/leased-project/leased/lease/engine"
 )
 
-// Config has the parts of a Handler. All are required.
-type Config struct {
-	Chain    *calls.Chain
-	Leases   pb.LeaseServiceServer
-	Policies pb.PolicyServiceServer
-	Redis    pb.RedisServiceServer
-	Cluster  pb.ClusterServiceServer
-	// Local answers from the state of this member, while there is no leader.
-	Local Local
-	// Encode returns a message as JSON.
-	Encode  func(proto.Message) []byte
-	Version string
-	Clock   engine.Clock
-}
-
-// Local reads the state of this member, which may be old. The functions do not check
-// rights, except for what a party shows to others than its owner.
-type Local struct {
-	Inspect  func(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error)
-	History  func(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error)
-	Policies func(ctx context.Context) (*pb.ListPoliciesResponse, error)
+// Leases are the calls on locks. The local ones answer from the state of this member, which may be old, while
+// there is no leader. They do not check rights, except for what a party shows to others than its owner.
+type Leases interface {
+	pb.LeaseServiceServer
+	LocalInspect(context.Context, *pb.InspectRequest) (*pb.InspectResponse, error)
+	LocalHistory(context.Context, *pb.HistoryRequest) (*pb.HistoryResponse, error)
 }
 
 // Handler serves the page and its data.
 type Handler struct {
-	Config
+	chain  *calls.Chain
 	router *routing.Router
+	leases Leases
+	admin  *admin.Service
+	encode func(proto.Message) []byte
 	files  map[string]file // by path
 }
 
-// New returns a Handler.
-func New(config Config) *Handler {
-	return &Handler{Config: config, router: config.Chain.Router, files: loadFiles()}
+// New returns a Handler. encode returns a message as JSON.
+func New(chain *calls.Chain, leases Leases, operators *admin.Service, encode func(proto.Message) []byte) *Handler {
+	return &Handler{chain: chain, router: chain.Router, leases: leases, admin: operators, encode: encode,
+		files: loadFiles()}
 }
 
 // me is the answer of GET /ui/me.
@@ -60,8 +49,8 @@ type me struct {
 
 // Me writes who the caller is and which rights it has.
 func (h *Handler) Me(w http.ResponseWriter, r *http.Request) {
-	answer := me{Users: h.Chain.Users != nil, User: auth.UserName(r.Context()), Rights: []string{},
-		Member: h.router.Node.ID(), Version: h.Version}
+	answer := me{Users: h.chain.Users != nil, User: auth.UserName(r.Context()), Rights: []string{},
+		Member: h.router.Node.ID(), Version: h.admin.Version}
 	for _, rule := range auth.RulesOf(r.Context()) {
 		answer.Rights = append(answer.Rights, rule.String())
 	}

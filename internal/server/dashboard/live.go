@@ -80,14 +80,14 @@ func (h *Handler) Live(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, c := range view.calls(q) { // once: a stream ends when the rights of its user change
-		if err := h.Chain.Check(r.Context(), c.method, c.request); err != nil {
+		if err := h.chain.Check(r.Context(), c.method, c.request); err != nil {
 			return err
 		}
 	}
 	q.local = !h.router.Node.Leads()
 	q.overview.Local = q.local
 	ctx, cancel := context.WithCancel(r.Context())
-	s := &stream{w: w, encode: h.Encode, failed: cancel}
+	s := &stream{w: w, encode: h.encode, failed: cancel}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no") // of nginx
 	var work sync.WaitGroup
@@ -140,7 +140,7 @@ func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
 		if errors.Is(err, engine.ErrForbidden) || errors.Is(err, engine.ErrInvalid) {
 			return
 		}
-		if !wait(ctx, retryInterval) {
+		if engine.Sleep(ctx, retryInterval) != nil {
 			return
 		}
 	}
@@ -152,7 +152,7 @@ func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
 func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
-	summarized := h.Clock.Now()
+	summarized := h.router.Clock.Now()
 	commented := summarized
 	for {
 		select {
@@ -163,7 +163,7 @@ func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
 		if h.router.Node.Leads() == local || local && h.router.LeaderAddress() != "" {
 			return
 		}
-		now := h.Clock.Now()
+		now := h.router.Clock.Now()
 		if now.Since(summarized) >= summaryInterval {
 			summarized = now
 			s.sendJSON("summary", h.summary(ctx, local))
@@ -189,26 +189,14 @@ type summary struct {
 func (h *Handler) summary(ctx context.Context, local bool) summary {
 	leader, _ := h.router.Node.Leader()
 	s := summary{Member: h.router.Node.ID(), Leader: leader, State: h.router.Node.Status().State, Stale: local,
-		Time: h.Clock.Now().Time().UTC().Format(time.RFC3339Nano)}
-	health, err := h.Cluster.Health(ctx, &pb.HealthRequest{})
+		Time: h.router.Clock.Now().Time().UTC().Format(time.RFC3339Nano)}
+	health, err := h.admin.Health(ctx, &pb.HealthRequest{})
 	if err != nil {
 		s.Health, s.Reason = "not-serving", err.Error()
 	} else {
 		s.Health, s.Reason = health.Status, health.Reason
 	}
 	return s
-}
-
-// wait waits for some time. It returns false if ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // stream writes server-sent events. Its methods may be called concurrently.

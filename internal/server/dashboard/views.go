@@ -12,6 +12,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // changeInterval is the shortest time between two events of the view of a lock.
@@ -22,9 +23,9 @@ type message = proto.Message
 
 // locks sends the sorted list of locks.
 func (h *Handler) locks(ctx context.Context, s *stream, q query) error {
-	return h.Leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx,
+	return h.leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx,
 		send: func(m *pb.OverviewResponse) error {
-			s.send("locks", h.Encode(m))
+			s.send("locks", h.encode(m))
 			return ctx.Err()
 		}})
 }
@@ -48,7 +49,7 @@ func (h *Handler) lock(ctx context.Context, s *stream, q query) error {
 		if err := h.sendLock(ctx, s, inspect, history, q.local); err != nil {
 			return err
 		}
-		if !wait(ctx, changeInterval) {
+		if engine.Sleep(ctx, changeInterval) != nil {
 			return nil
 		}
 		timer := time.NewTimer(summaryInterval - changeInterval)
@@ -68,7 +69,7 @@ func (h *Handler) changes(ctx context.Context, q query) (changed <-chan struct{}
 	go func() {
 		defer close(done)
 		// If the watch fails, the view is updated at intervals only.
-		_ = h.Leases.Watch(&pb.WatchRequest{Resource: q.resource}, &messages[pb.Event]{ctx: ctx, send: func(*pb.Event) error {
+		_ = h.leases.Watch(&pb.WatchRequest{Resource: q.resource}, &messages[pb.Event]{ctx: ctx, send: func(*pb.Event) error {
 			select {
 			case wake <- struct{}{}:
 			default:
@@ -82,11 +83,11 @@ func (h *Handler) changes(ctx context.Context, q query) (changed <-chan struct{}
 // sendLock sends the event of a lock.
 func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRequest, history *pb.HistoryRequest,
 	local bool) error {
-	readLock, readHistory := h.Leases.Inspect, h.Leases.History
+	readLock, readHistory := h.leases.Inspect, h.leases.History
 	if local {
-		readHistory = h.Local.History
+		readHistory = h.leases.LocalHistory
 		if h.router.ModeOf(fencing.Resource(inspect.Resource)) == engine.Correctness {
-			readLock = h.Local.Inspect
+			readLock = h.leases.LocalInspect
 		}
 	}
 	lock, err := readLock(ctx, inspect)
@@ -98,7 +99,7 @@ func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRe
 		return err
 	}
 	policy := h.router.Node.Topology().Policies.Match(fencing.Resource(inspect.Resource))
-	event := lockEvent{Lock: h.Encode(lock.Lock), History: h.Encode(events), MayBreak: auth.Can(ctx, auth.Break,
+	event := lockEvent{Lock: h.encode(lock.Lock), History: h.encode(events), MayBreak: auth.Can(ctx, auth.Break,
 		inspect.Resource)}
 	if policy != (engine.Policy{}) {
 		event.Policy = &policy.Prefix
@@ -116,13 +117,13 @@ func (h *Handler) migration(ctx context.Context, policy engine.Policy) (json.Raw
 	if policy.Next == engine.AnyMode {
 		return nil, nil
 	}
-	list, err := h.Local.Policies(ctx)
+	list, err := h.admin.ReadPolicies(ctx, raftstore.Stale)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range list.Migrations {
 		if m.Prefix == policy.Prefix {
-			return h.Encode(m), nil
+			return h.encode(m), nil
 		}
 	}
 	return nil, nil // it has just ended
@@ -141,16 +142,16 @@ type lockEvent struct {
 func (h *Handler) cluster(ctx context.Context, s *stream, _ query) error {
 	status, fleet := &pb.ClusterStatusRequest{}, &pb.GetFleetRequest{}
 	for {
-		members, err := h.Cluster.ClusterStatus(ctx, status)
+		members, err := h.admin.ClusterStatus(ctx, status)
 		if err != nil {
 			return err
 		}
-		nodes, err := h.Redis.GetFleet(ctx, fleet)
+		nodes, err := h.admin.GetFleet(ctx, fleet)
 		if err != nil {
 			return err
 		}
-		s.sendJSON("cluster", clusterEvent{h.Encode(members), h.Encode(nodes)})
-		if !wait(ctx, summaryInterval) {
+		s.sendJSON("cluster", clusterEvent{h.encode(members), h.encode(nodes)})
+		if engine.Sleep(ctx, summaryInterval) != nil {
 			return nil
 		}
 	}
@@ -170,8 +171,8 @@ func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 		if err != nil {
 			return err
 		}
-		s.send("policies", h.Encode(list))
-		if !wait(ctx, summaryInterval) {
+		s.send("policies", h.encode(list))
+		if engine.Sleep(ctx, summaryInterval) != nil {
 			return nil
 		}
 	}
@@ -180,7 +181,7 @@ func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 func (h *Handler) listPolicies(ctx context.Context, request *pb.ListPoliciesRequest,
 	local bool) (*pb.ListPoliciesResponse, error) {
 	if local {
-		return h.Local.Policies(ctx)
+		return h.admin.ReadPolicies(ctx, raftstore.Stale)
 	}
-	return h.Policies.ListPolicies(ctx, request)
+	return h.admin.ListPolicies(ctx, request)
 }

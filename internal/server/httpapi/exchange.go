@@ -143,9 +143,7 @@ func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeat
 			x.forwarded = true
 			return err
 		case (errors.Is(failed, routing.ErrNotReached) || routing.IsNotLeader(failed)) && clock.Now().Until(limit) > 0:
-			select {
-			case <-time.After(forwardPause):
-			case <-ctx.Done():
+			if engine.Sleep(ctx, forwardPause) != nil {
 				return failed
 			}
 		case !repeatable || !errors.Is(failed, routing.ErrLeaderChanged):

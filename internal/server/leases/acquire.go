@@ -77,7 +77,13 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	default:
 		err = waitEnded(limited, ctx, err) // also if it was queued before a migration
 	}
-	return nil, a.withHolder(ctx, err)
+	return nil, withHolder(ctx, err, a.request.Resources, func(name fencing.Resource) (engine.Status, int) {
+		status, err := a.inspect(ctx, name)
+		if err != nil {
+			return engine.Status{}, 0
+		}
+		return status, len(status.Waiters)
+	})
 }
 
 // ask requests the lock from the engine of its mode. ctx is done when the wait is over, and caller when the client has
@@ -218,38 +224,31 @@ func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time
 	return response
 }
 
-// withHolder adds the current holder to an error that matches engine.ErrHeld, as far as
-// the caller may see it.
-func (a *acquisition) withHolder(ctx context.Context, err error) error {
+// withHolder adds the holder of one of these locks to an error that matches engine.ErrHeld, as far as the
+// caller may see it, and the place in the queue. look returns the status of a lock and the number of its waiters.
+func withHolder(ctx context.Context, err error, locks []fencing.Resource,
+	look func(fencing.Resource) (engine.Status, int)) error {
 	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
-	for _, name := range a.request.Resources {
+	for _, name := range locks {
 		if !auth.Can(ctx, auth.Read, string(name)) {
 			continue
 		}
-		status, inspectErr := a.inspect(ctx, name)
-		if inspectErr != nil {
+		status, waiters := look(name)
+		if len(status.Holders) == 0 {
 			continue
 		}
-		if len(status.Holders) > 0 {
-			return heldBy(ctx, err, status, len(status.Waiters))
+		h := auth.Visible(ctx, status).Holders[0]
+		by := cmp.Or(h.Holder, "an unnamed holder")
+		if h.User != "" {
+			by += " (user " + h.User + ")"
 		}
+		if h.Token != fencing.None {
+			by += fmt.Sprintf(" with token %d", h.Token)
+		}
+		return &engine.HeldError{Err: fmt.Errorf("%w: %q by %s", err, string(name), by), Resource: name, By: h,
+			Position: waiters + 1}
 	}
 	return err
-}
-
-// heldBy adds the first holder of a lock to an error, as the caller may see it, and the place in
-// the queue behind this number of waiters.
-func heldBy(ctx context.Context, err error, status engine.Status, waiters int) error {
-	h := auth.Visible(ctx, status).Holders[0]
-	by := cmp.Or(h.Holder, "an unnamed holder")
-	if h.User != "" {
-		by += " (user " + h.User + ")"
-	}
-	if h.Token != fencing.None {
-		by += fmt.Sprintf(" with token %d", h.Token)
-	}
-	return &engine.HeldError{Err: fmt.Errorf("%w: %q by %s", err, string(status.Resource), by), Resource: status.Resource,
-		By: h, Position: waiters + 1}
 }

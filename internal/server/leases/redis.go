@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -60,11 +61,7 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 		version := l.service.router.Node.Topology().Version
 		backend, err := l.service.router.Redis.Backend()
 		if err != nil {
-			errs := make([]error, len(leases))
-			for i := range errs {
-				errs[i] = err
-			}
-			return errs
+			return slices.Repeat([]error{err}, len(leases))
 		}
 		errs := backend.Renew(ctx, leases)
 		outdated := false
@@ -174,17 +171,8 @@ func (l redisLeases) renewed(err error) {
 func onlyLoss(err error) error {
 	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken, engine.ErrLost} {
 		if errors.Is(err, kind) {
-			return &lossError{text: err.Error(), kind: kind}
+			return engine.Special(err.Error(), kind)
 		}
 	}
 	return err
 }
-
-// lossError reports a lost lease. It matches its kind and engine.ErrLost.
-type lossError struct {
-	text string
-	kind error
-}
-
-func (e *lossError) Error() string { return e.text }
-func (e *lossError) Unwrap() error { return e.kind }

@@ -45,7 +45,7 @@ func newTestService(t testing.TB) testService {
 	clock := leasetest.NewClock()
 	router := &routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, redlockadapter.Hooks{},
 		quiet), Clock: clock}
-	chain := calls.New(calls.Config{Router: router, Limits: limits.NewAccounts(limits.Default(), clock)})
+	chain := &calls.Chain{Router: router, Limits: limits.NewAccounts(limits.Default(), clock)}
 	return testService{New(chain, nil, Signing{}), clock}
 }
 

@@ -17,8 +17,7 @@ type Signing struct {
 	// Signer returns the current key, or nil if the member has none.
 	Signer func() *signature.Signer
 	// TTL is the time for which gates accept a signature.
-	TTL   time.Duration
-	Clock engine.Clock
+	TTL time.Duration
 }
 
 // Sign signs the token of a lease that the caller holds at this moment.
@@ -41,7 +40,7 @@ func (s *Service) Sign(ctx context.Context, r *pb.SignRequest) (*pb.SignResponse
 			"and set signing-key-file on all members",
 			r.Resource, engine.ErrUnsupported, s.router.Node.ID())
 	}
-	expires := s.signing.Clock.Now().Time().Add(s.signing.TTL).Truncate(time.Second)
+	expires := s.router.Clock.Now().Time().Add(s.signing.TTL).Truncate(time.Second)
 	text, err := signer.Sign(name, token, expires)
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %q: %w: %w", r.Resource, engine.ErrInvalid, err)

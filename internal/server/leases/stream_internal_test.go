@@ -27,7 +27,7 @@ func TestRateOfStreamOperations(t *testing.T) {
 	const rate = 5
 	few := limits.Default()
 	few.RequestsPerSecond = rate
-	chain := calls.New(calls.Config{Limits: limits.NewAccounts(few, leasetest.NewStoppedClock())})
+	chain := &calls.Chain{Limits: limits.NewAccounts(few, leasetest.NewStoppedClock())}
 	st := &stream{service: New(chain, nil, Signing{}), account: chain.Limits.Of(t.Context()), ctx: t.Context()}
 	acquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}}}}
 	for range rate {

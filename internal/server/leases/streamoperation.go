@@ -1,12 +1,10 @@
 package leases
 
 import (
-	"errors"
 	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/internal/wire"
@@ -194,19 +192,15 @@ func (o *operation) end(err error) {
 // withHolder adds the holder to an error of an acquire in correctness mode that does not wait. It
 // reads what this member has applied, which costs no log entry.
 func (o *operation) withHolder() error {
-	call, s := o.op.GetAcquire(), o.stream.service
-	if call == nil || call.TtlNanos != 0 || !errors.Is(o.err, engine.ErrHeld) || errors.Is(o.err, engine.ErrUncertain) {
+	call := o.op.GetAcquire()
+	if call == nil || call.TtlNanos != 0 {
 		return o.err
 	}
-	for _, name := range call.Resources {
-		if !auth.Can(o.stream.ctx, auth.Read, name) {
-			continue
-		}
-		if status, holders, waiters := s.router.Node.InspectFirst(fencing.Resource(name), 1); holders > 0 {
-			return heldBy(o.stream.ctx, o.err, status, waiters)
-		}
+	look := func(name fencing.Resource) (engine.Status, int) {
+		status, _, waiters := o.stream.service.router.Node.InspectFirst(name, 1)
+		return status, waiters
 	}
-	return o.err
+	return withHolder(o.stream.ctx, o.err, wire.Resources(call.Resources...), look)
 }
 
 // finish completes the answer, and records it. It may write to the audit log.

@@ -169,7 +169,7 @@ func (c *pacedClient) Send(message *pb.SessionResponse) error { return c.SendMsg
 func TestIdleStreamHasNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse, 100)}
-		chain := calls.New(calls.Config{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())})
+		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())}
 		st := newStream(New(chain, nil, Signing{}), server)
 		time.Sleep(10*clientcore.HeartbeatInterval + time.Millisecond)
 		synctest.Wait()
@@ -189,7 +189,7 @@ func TestIdleStreamHasNoGoroutine(t *testing.T) {
 func TestNoticeWhileSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse)} // blocks until it is read
-		chain := calls.New(calls.Config{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())})
+		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())}
 		st := newStream(New(chain, nil, Signing{}), server)
 		began := time.Now()
 		for range 3 {

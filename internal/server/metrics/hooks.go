@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,12 +92,8 @@ func (m *Metrics) RedisHooks() redlockadapter.Hooks {
 
 // forgetNodes removes the metrics of Redis nodes that left the fleet.
 func (m *Metrics) forgetNodes(former, current []string) {
-	in := map[string]bool{}
-	for _, address := range current {
-		in[address] = true
-	}
 	for _, address := range former {
-		if !in[address] {
+		if !slices.Contains(current, address) {
 			m.redis.calls.DeleteLabelValues(address)
 			m.redis.errors.DeleteLabelValues(address)
 		}

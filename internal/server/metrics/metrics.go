@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -99,22 +101,17 @@ func familyOf(name string) family {
 
 func (r registrar) counters(name string) *prometheus.CounterVec {
 	f := familyOf(name)
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: f.name, Help: f.help}, f.labels)
-	r.MustRegister(vec)
-	return vec
+	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: f.name, Help: f.help},
+		f.labels)
 }
 
 func (r registrar) gauges(name string) *prometheus.GaugeVec {
 	f := familyOf(name)
-	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: f.name, Help: f.help}, f.labels)
-	r.MustRegister(vec)
-	return vec
+	return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: f.name, Help: f.help}, f.labels)
 }
 
 func (r registrar) histograms(name string) *prometheus.HistogramVec {
 	f := familyOf(name)
-	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: f.name, Help: f.help,
+	return promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: f.name, Help: f.help,
 		Buckets: f.buckets}, f.labels)
-	r.MustRegister(vec)
-	return vec
 }

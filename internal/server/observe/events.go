@@ -6,7 +6,6 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -39,9 +38,8 @@ func (v *view) update(ctx context.Context, now engine.Status, asked engine.Insta
 	before := v.seen[now.Resource]
 	event := func(kind Kind, p *engine.Party, place int) {
 		v.record(now, kind, p)
-		visible := auth.Visible(ctx, engine.Status{Resource: now.Resource, Holders: []engine.Party{*p}}).Holders[0]
 		v.send(&pb.Event{Type: kind.String(), Resource: string(now.Resource), Mode: wire.ModeText(now.Mode),
-			Party:   wire.FromParty(&visible, v.router.Clock.Now().Time()),
+			Party:   visible(ctx, now.Resource, *p, v.router.Clock.Now().Time()),
 			Waiters: int32(len(now.Waiters)), Place: int32(place)})
 	}
 	for i := range before.Holders {

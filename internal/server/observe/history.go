@@ -38,12 +38,9 @@ func (s *Service) LocalHistory(ctx context.Context, r *pb.HistoryRequest) (*pb.H
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
-	limit := int(r.Limit)
-	switch {
-	case limit < 0 || limit > maxLimit:
+	limit := cmp.Or(int(r.Limit), defaultLimit)
+	if limit < 0 || limit > maxLimit {
 		return nil, fmt.Errorf("%w: limit (%d) must be from 1 to %d", engine.ErrInvalid, limit, maxLimit)
-	case limit == 0:
-		limit = defaultLimit
 	}
 	events, refusals, truncated := s.recorder.of(name)
 	list := s.fromEvents(ctx, name, events)
@@ -71,7 +68,7 @@ func (s *Service) fromEvents(ctx context.Context, name fencing.Resource, events 
 	for i := range events {
 		e := &events[i]
 		party := visible(ctx, name, engine.Party{Holder: e.holder, User: e.user, Session: e.session, Nonce: e.nonce,
-			Slot: int(e.slot), Token: e.token})
+			Slot: int(e.slot), Token: e.token}, time.Time{})
 		if party.Kind = ""; e.slot > 0 { // an event does not tell exclusive from shared
 			party.Kind = engine.Permit.String()
 		}
@@ -106,7 +103,7 @@ func (s *Service) duration(earlier []event, e *event) time.Duration {
 }
 
 func fromRefusal(ctx context.Context, name fencing.Resource, r *Refusal) entry {
-	party := visible(ctx, name, engine.Party{Holder: r.Holder, User: r.User, Token: r.Token})
+	party := visible(ctx, name, engine.Party{Holder: r.Holder, User: r.User, Token: r.Token}, time.Time{})
 	party.Kind = ""
 	e := &pb.HistoryEvent{Time: timeText(r.At), Type: "refused", Party: party, Gate: r.Gate, Reason: r.Reason}
 	if auth.Owns(ctx, r.User) || auth.Can(ctx, auth.Break, string(name)) { // the mark is the token of another lease
@@ -115,10 +112,10 @@ func fromRefusal(ctx context.Context, name fencing.Resource, r *Refusal) entry {
 	return entry{r.At.UnixNano(), e}
 }
 
-// visible returns a party as the caller may see it.
-func visible(ctx context.Context, name fencing.Resource, p engine.Party) *pb.Party {
+// visible returns a party as the caller may see it at a time.
+func visible(ctx context.Context, name fencing.Resource, p engine.Party, now time.Time) *pb.Party {
 	shown := auth.Visible(ctx, engine.Status{Resource: name, Holders: []engine.Party{p}}).Holders[0]
-	return wire.FromParty(&shown, time.Time{})
+	return wire.FromParty(&shown, now)
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

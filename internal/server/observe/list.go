@@ -21,12 +21,9 @@ const defaultPage = 100
 // in efficiency mode from the Redis nodes, which needs no leader, unless the policies put
 // all locks with the prefix into correctness mode.
 func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
-	size := int(r.PageSize)
-	switch {
-	case size < 0 || size > raftstore.MaxPage:
+	size := cmp.Or(int(r.PageSize), defaultPage)
+	if size < 0 || size > raftstore.MaxPage {
 		return nil, fmt.Errorf("%w: pageSize (%d) must be from 1 to %d", engine.ErrInvalid, size, raftstore.MaxPage)
-	case size == 0:
-		size = defaultPage
 	}
 	mode, err := wire.ParseMode(r.Mode)
 	if err != nil {
@@ -75,7 +72,7 @@ func (s *Service) list(ctx context.Context, mode engine.Mode, prefix string, aft
 	if err != nil {
 		return nil, err
 	}
-	if mode != engine.Correctness && !noFleet && !s.router.OnlyCorrectness(prefix) {
+	if mode != engine.Correctness && !noFleet && !s.router.Only(engine.Correctness, prefix) {
 		inRedis, err := s.listRedis(ctx, prefix, after, limit)
 		if err != nil {
 			return nil, err

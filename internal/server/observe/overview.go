@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,17 +25,15 @@ const (
 
 // overviewRequest is a valid pb.OverviewRequest.
 type overviewRequest struct {
-	prefix        string
-	search        string
-	mode          engine.Mode
-	order         string
-	offset, limit int
-	interval      time.Duration
-	local         bool
+	*pb.OverviewRequest
+	mode     engine.Mode
+	order    string
+	limit    int
+	interval time.Duration
 }
 
 func parseOverview(r *pb.OverviewRequest) (q overviewRequest, err error) {
-	q = overviewRequest{prefix: r.Prefix, search: r.Search, offset: int(r.Offset), limit: int(r.Limit), local: r.Local}
+	q = overviewRequest{OverviewRequest: r, limit: cmp.Or(int(r.Limit), defaultRows)}
 	if q.mode, err = wire.ParseMode(r.Mode); err != nil {
 		return q, err
 	}
@@ -45,17 +44,12 @@ func parseOverview(r *pb.OverviewRequest) (q overviewRequest, err error) {
 		return q, err
 	}
 	switch {
-	case q.offset < 0:
-		return q, fmt.Errorf("%w: offset (%d) must not be negative", engine.ErrInvalid, q.offset)
+	case q.Offset < 0:
+		return q, fmt.Errorf("%w: offset (%d) must not be negative", engine.ErrInvalid, q.Offset)
 	case q.limit < 0 || q.limit > maxRows:
 		return q, fmt.Errorf("%w: limit (%d) must be from 1 to %d", engine.ErrInvalid, q.limit, maxRows)
-	case q.limit == 0:
-		q.limit = defaultRows
 	}
-	if q.interval == 0 {
-		q.interval = defaultInterval
-	}
-	q.interval = max(q.interval, minInterval)
+	q.interval = max(cmp.Or(q.interval, defaultInterval), minInterval)
 	return q, nil
 }
 
@@ -75,7 +69,7 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !q.local {
+		if !q.Local {
 			if err := s.router.RequireLeader(); err != nil {
 				return err
 			}
@@ -93,13 +87,13 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 // view returns what the caller may see of a scan.
 func (s *Service) view(ctx context.Context, all *scan, q overviewRequest) *pb.OverviewResponse {
 	response := &pb.OverviewResponse{Member: s.router.Node.ID()}
-	if q.mode != engine.Correctness && !s.router.OnlyCorrectness(q.prefix) {
+	if q.mode != engine.Correctness && !s.router.Only(engine.Correctness, q.Prefix) {
 		response.Missing = all.missing
 	}
 	var page []*row
-	matches := s.matcher(q.search)
+	matches := s.matcher(q.Search)
 	for _, r := range all.by(q.order) {
-		if !strings.HasPrefix(string(r.name), q.prefix) || q.mode != engine.AnyMode && q.mode != r.mode ||
+		if !strings.HasPrefix(string(r.name), q.Prefix) || q.mode != engine.AnyMode && q.mode != r.mode ||
 			!auth.Can(ctx, auth.Read, string(r.name)) {
 			continue
 		}
@@ -115,12 +109,12 @@ func (s *Service) view(ctx context.Context, all *scan, q overviewRequest) *pb.Ov
 		if !matches(r) {
 			continue
 		}
-		if int(response.Listed) >= q.offset && len(page) < q.limit {
+		if response.Listed >= int64(q.Offset) && len(page) < q.limit {
 			page = append(page, r)
 		}
 		response.Listed++
 	}
-	if q.prefix == "" && q.mode == engine.AnyMode && auth.CanReadAll(ctx) {
+	if q.Prefix == "" && q.mode == engine.AnyMode && auth.CanReadAll(ctx) {
 		// The rates of locks that were used once may have been dropped.
 		response.GrantsPerSecond = max(response.GrantsPerSecond, all.grants)
 	}

@@ -40,24 +40,10 @@ func NewRecorder(clock engine.Clock) *Recorder {
 		since: clock.Now().Time().UTC()}
 }
 
-// kindOf returns the Kind of an event of the machine, or 0 if it is not recorded.
-func kindOf(t machine.EventType) Kind {
-	switch t {
-	case machine.EventQueued:
-		return Waiting
-	case machine.EventGranted:
-		return Granted
-	case machine.EventReleased:
-		return Released
-	case machine.EventCancelled:
-		return Cancelled
-	case machine.EventExpired:
-		return Expired
-	case machine.EventBroken:
-		return Broken
-	}
-	return 0
-}
+// kinds has the Kind of each event of the machine that is recorded.
+var kinds = map[machine.EventType]Kind{machine.EventQueued: Waiting, machine.EventGranted: Granted,
+	machine.EventReleased: Released, machine.EventCancelled: Cancelled, machine.EventExpired: Expired,
+	machine.EventBroken: Broken}
 
 // Applied records the events of a command, at the time at which the leader appended its
 // entry. Entries that are applied again after a restart keep their times.
@@ -76,7 +62,7 @@ func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
 		if ended != nil && (e.Type == machine.EventExpired || e.Type == machine.EventReleased) {
 			(*ended)(e)
 		}
-		kind := kindOf(e.Type)
+		kind := kinds[e.Type]
 		if kind == 0 {
 			continue
 		}

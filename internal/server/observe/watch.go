@@ -131,7 +131,7 @@ func (v *view) watchInRaft(ctx context.Context, name fencing.Resource) error {
 // watchPrefix watches all locks with a prefix. It gets the changes of locks in
 // correctness mode from the Recorder, on the leader, and lists those in efficiency mode.
 func (v *view) watchPrefix(ctx context.Context, prefix string) error {
-	if v.router.OnlyEfficiency(prefix) {
+	if v.router.Only(engine.Efficiency, prefix) {
 		return v.pollRedis(ctx, prefix)
 	}
 	listedAt := engine.Instant{}
@@ -175,7 +175,7 @@ func (v *view) watchPrefix(ctx context.Context, prefix string) error {
 func (v *view) pollRedis(ctx context.Context, prefix string) error {
 	tick := time.NewTicker(listInterval)
 	defer tick.Stop()
-	for v.router.OnlyEfficiency(prefix) {
+	for v.router.Only(engine.Efficiency, prefix) {
 		if err := v.resync(ctx, engine.Efficiency, prefix); err != nil &&
 			(!v.isSynced || !errors.Is(err, engine.ErrUnavailable)) {
 			return err

@@ -88,10 +88,8 @@ func (m *membership) call(ctx context.Context, call func(context.Context, pb.Clu
 		default:
 			return err
 		}
-		select {
-		case <-time.After(joinRetryInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", context.Cause(ctx), address, err)
+		if ended := engine.Sleep(ctx, joinRetryInterval); ended != nil {
+			return fmt.Errorf("%w: %s: %w", ended, address, err)
 		}
 	}
 }

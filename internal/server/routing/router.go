@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,34 +60,16 @@ func (r *Router) Engine(name fencing.Resource) (engine.Backend, engine.Mode, err
 	return backend, mode, nil
 }
 
-// OnlyEfficiency reports whether all locks whose names start with prefix are in
-// efficiency mode.
-func (r *Router) OnlyEfficiency(prefix string) bool {
-	policies := r.Node.Topology().Policies
-	if policies.For(fencing.Resource(prefix)).Mode != engine.Efficiency {
+// Only reports whether all locks whose names start with prefix are in a mode.
+func (r *Router) Only(mode engine.Mode, prefix string) bool {
+	topology := r.Node.Topology()
+	if now, _ := topology.ModeOf(fencing.Resource(prefix)); now != mode {
 		return false
 	}
-	for _, p := range policies.All() {
-		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode != engine.Efficiency || p.Next != engine.AnyMode) {
-			return false
-		}
-	}
-	return true
-}
-
-// OnlyCorrectness reports whether all locks whose names start with prefix are in
-// correctness mode.
-func (r *Router) OnlyCorrectness(prefix string) bool {
-	policies := r.Node.Topology().Policies
-	if policies.For(fencing.Resource(prefix)).Mode == engine.Efficiency {
-		return false
-	}
-	for _, p := range policies.All() {
-		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode == engine.Efficiency || p.Next == engine.Efficiency) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(topology.Policies.All(), func(p engine.Policy) bool {
+		now, migrating := topology.ModeOf(fencing.Resource(p.Prefix))
+		return strings.HasPrefix(p.Prefix, prefix) && (now != mode || migrating != nil)
+	})
 }
 
 // WaitTopology waits until this member has applied a topology with a version above

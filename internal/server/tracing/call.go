@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -71,14 +70,6 @@ func CallOf(ctx context.Context) *Call {
 
 // Header is the HTTP header, and the gRPC metadata, with the W3C traceparent of a caller.
 const Header = "Traceparent"
-
-// ParentOf returns the traceparent of the caller of a unary call, empty if there is none.
-func ParentOf(ctx context.Context) string {
-	if values := metadata.ValueFromIncomingContext(ctx, Header); len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
 
 // Begin starts the span of a call. parent is a W3C traceparent, or empty. It returns nil for
 // a call that is not sampled.

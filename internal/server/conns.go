@@ -1,7 +1,8 @@
-package portmux
+package server
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 // seconds: with a smaller bound most of them would be closed.
 const maxUndetected = 1024
 
-// conns has the open connections of a Mux.
+// conns has the open connections of a portMux.
 type conns struct {
 	most int
 
@@ -56,11 +57,8 @@ func (c *conns) add(accepted net.Conn) *conn {
 // detected records that the protocol of a connection is known, or that it has ended.
 // The caller holds mu.
 func (c *conns) detected(one *conn) {
-	for i, other := range c.undetected {
-		if other == one {
-			c.undetected = append(c.undetected[:i], c.undetected[i+1:]...)
-			return
-		}
+	if i := slices.Index(c.undetected, one); i >= 0 {
+		c.undetected = slices.Delete(c.undetected, i, i+1)
 	}
 }
 
@@ -78,8 +76,8 @@ func (c *conn) Close() error {
 	return c.err
 }
 
-// CloseLater closes the connection of the client at this address after some time.
-func (m *Mux) CloseLater(client net.Addr, after time.Duration) {
+// closeLater closes the connection of the client at this address after some time.
+func (m *portMux) closeLater(client net.Addr, after time.Duration) {
 	m.conns.mu.Lock()
 	found := m.conns.open[client.String()]
 	m.conns.mu.Unlock()

@@ -1,4 +1,4 @@
-package portmux
+package server
 
 import (
 	"net"

@@ -1,11 +1,4 @@
-// Package portmux serves gRPC and HTTP on one port.
-//
-// It routes by the first bytes of a connection only: it does not authenticate
-// callers, and it does not serve HTTP/2 to browsers.
-//
-// Read [Mux] first, then detect, which finds the protocol of a connection, then
-// conns.go, which bounds the connections.
-package portmux
+package server
 
 import (
 	"crypto/tls"
@@ -28,11 +21,11 @@ const acceptPause = 50 * time.Millisecond
 // detectTimeout bounds the time until the protocol of a connection is known.
 const detectTimeout = 10 * time.Second
 
-// Mux accepts connections and passes each to one of two listeners. A connection
+// portMux accepts connections and passes each to one of two listeners. A connection
 // that starts with the HTTP/2 preface, or that offers only h2 in TLS, goes to the
 // gRPC listener. All others, such as browsers and curl, go to the HTTP listener and
-// get HTTP/1.1.
-type Mux struct {
+// get HTTP/1.1. It does not authenticate callers.
+type portMux struct {
 	listener net.Listener
 	tls      *tls.Config
 	grpc     *protocolListener
@@ -42,10 +35,10 @@ type Mux struct {
 	done     chan struct{} // closed by Close
 }
 
-// New returns a Mux on a listener, which Close closes. config is nil for a port
-// without TLS. The Mux closes connections beyond most.
-func New(l net.Listener, config *tls.Config, most int) *Mux {
-	m := &Mux{listener: l, conns: conns{most: most, open: map[string]*conn{}}, done: make(chan struct{})}
+// newPortMux returns a portMux on a listener, which Close closes. config is nil for a port
+// without TLS. The portMux closes connections beyond most.
+func newPortMux(l net.Listener, config *tls.Config, most int) *portMux {
+	m := &portMux{listener: l, conns: conns{most: most, open: map[string]*conn{}}, done: make(chan struct{})}
 	m.grpc, m.http = &protocolListener{m, make(chan net.Conn)}, &protocolListener{m, make(chan net.Conn)}
 	if config != nil {
 		m.tls = config.Clone()
@@ -53,12 +46,6 @@ func New(l net.Listener, config *tls.Config, most int) *Mux {
 	}
 	return m
 }
-
-// GRPC returns the listener of the gRPC connections.
-func (m *Mux) GRPC() net.Listener { return m.grpc }
-
-// HTTP returns the listener of the HTTP connections.
-func (m *Mux) HTTP() net.Listener { return m.http }
 
 // chooseProtocol selects one protocol for a TLS client from those that it offers.
 func chooseProtocol(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -84,7 +71,7 @@ func chooseProtocol(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config,
 
 // Serve accepts connections until the listener is closed. If the process has no file
 // descriptor left, it waits for one.
-func (m *Mux) Serve() error {
+func (m *portMux) Serve() error {
 	defer m.Close()
 	for {
 		accepted, err := m.listener.Accept()
@@ -105,7 +92,7 @@ func (m *Mux) Serve() error {
 }
 
 // detect finds the protocol of a connection and passes it to that listener.
-func (m *Mux) detect(conn *conn) {
+func (m *portMux) detect(conn *conn) {
 	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(detectTimeout))
 	target := m.http
 	var accepted net.Conn
@@ -152,7 +139,7 @@ func readPreface(conn net.Conn) ([]byte, error) {
 
 // Close closes the listener. Connections whose protocol is not known yet are closed
 // when it is, or when detectTimeout has passed.
-func (m *Mux) Close() {
+func (m *portMux) Close() {
 	m.close.Do(func() {
 		m.listener.Close()
 		close(m.done)
@@ -177,7 +164,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 
 // protocolListener is a net.Listener of the connections of one protocol.
 type protocolListener struct {
-	mux   *Mux
+	mux   *portMux
 	conns chan net.Conn
 }
 
@@ -198,7 +185,7 @@ func (l *protocolListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the whole Mux.
+// Close closes the whole portMux.
 func (l *protocolListener) Close() error {
 	l.mux.Close()
 	return nil
