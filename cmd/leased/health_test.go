@@ -39,8 +39,8 @@ func TestHealthOfAProbe(t *testing.T) {
 		t.Cleanup(s.Close)
 		return strings.TrimPrefix(s.URL, "http://")
 	}
-	ready := server(httpapi.NewProbes(func(context.Context) (bool, string) { return true, "" }))
-	notReady := server(httpapi.NewProbes(func(context.Context) (bool, string) { return false, "there is no leader" }))
+	ready := server(httpapi.Probes(func(context.Context) (bool, string) { return true, "" }))
+	notReady := server(httpapi.Probes(func(context.Context) (bool, string) { return false, "there is no leader" }))
 	other := server(http.NotFoundHandler())
 	elsewhere := server(http.RedirectHandler("http://"+ready+"/livez", http.StatusFound))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -163,7 +163,7 @@ func (s *Server) register(config Config, leaseAPI leaseService) {
 	}
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	s.forwarder = routing.NewForwarder(s.router, config.Users != nil)
-	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Ready: s.Ready, Forwarder: s.forwarder,
+	handler := httpapi.New(httpapi.Config{Chain: s.chain, Services: services, Probes: s.Ready, Forwarder: s.forwarder,
 		Dashboard: dashboard.New(s.chain, leaseAPI, s.admin, httpapi.Encode)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return s.ctx }}

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -77,28 +78,25 @@ func (t *Tracer) round(ctx context.Context, r engine.Round) {
 	span.End(trace.WithTimestamp(r.Began.Add(r.Took)))
 }
 
-// acquireOf returns the span of the acquire of a lease's context, nil if there is none.
+// acquireOf returns the span of the acquire of a lease's context, one that does nothing if there is none.
 func acquireOf(ctx context.Context) trace.Span {
-	span, _ := ctx.Value(acquireKey{}).(trace.Span)
-	return span
+	if span, ok := ctx.Value(acquireKey{}).(trace.Span); ok {
+		return span
+	}
+	return noop.Span{}
 }
 
 func waiting(ctx context.Context, e lease.Event) {
-	span := acquireOf(ctx)
-	switch {
-	case span == nil:
-	case e.Err == nil:
-		span.AddEvent("queued")
-	default:
-		span.AddEvent("retry", trace.WithAttributes(OutcomeKey.String(code(e.Err)), attribute.String("error", e.Err.Error())))
+	if e.Err == nil {
+		acquireOf(ctx).AddEvent("queued")
+		return
 	}
+	acquireOf(ctx).AddEvent("retry", trace.WithAttributes(OutcomeKey.String(code(e.Err)),
+		attribute.String("error", e.Err.Error())))
 }
 
 func acquired(ctx context.Context, e lease.Event) {
 	span := acquireOf(ctx)
-	if span == nil {
-		return
-	}
 	span.SetAttributes(TokenKey.Int64(int64(e.Token)), ModeKey.String(e.Mode.String()), HolderKey.String(e.Holder),
 		OutcomeKey.String(code(nil)))
 	span.End()
@@ -106,9 +104,6 @@ func acquired(ctx context.Context, e lease.Event) {
 
 func failed(ctx context.Context, e lease.Event) {
 	span := acquireOf(ctx)
-	if span == nil {
-		return
-	}
 	span.SetAttributes(HolderKey.String(e.Holder), OutcomeKey.String(code(e.Err)))
 	if code(e.Err) != "held" { // a lock that another client holds is not a failure
 		span.SetStatus(codes.Error, e.Err.Error())

@@ -18,7 +18,7 @@ import (
 // belongs to another trace, the span has a link to the acquire.
 func (t *Tracer) Write(ctx context.Context, l *lease.Lease, write func(ctx context.Context) error) error {
 	var options []trace.SpanStartOption
-	if acquire := acquireOf(l.Context()); acquire != nil {
+	if acquire := acquireOf(l.Context()); acquire.SpanContext().IsValid() {
 		switch own := trace.SpanContextFromContext(ctx); {
 		case !own.IsValid():
 			ctx = trace.ContextWithSpan(ctx, acquire)

@@ -170,14 +170,21 @@ func memberOrCluster(ctx context.Context, method string, _ any) error {
 	return auth.AllowGlobal(ctx, auth.Cluster, method)
 }
 
-// locks needs a right on each lock of the request.
-func locks(right auth.Right) need {
+// ofRequest is a need that depends on nothing but the request.
+func ofRequest(check func(ctx context.Context, request any) error) need {
 	return func(ctx context.Context, _ string, request any) error {
 		if request == nil {
 			return nil
 		}
-		return auth.Allow(ctx, right, locksOf(request)...)
+		return check(ctx, request)
 	}
+}
+
+// locks needs a right on each lock of the request.
+func locks(right auth.Right) need {
+	return ofRequest(func(ctx context.Context, request any) error {
+		return auth.Allow(ctx, right, locksOf(request)...)
+	})
 }
 
 // prefixed is a request for the locks with a prefix.
@@ -185,12 +192,9 @@ type prefixed interface{ GetPrefix() string }
 
 // someLocks needs a right on some of the locks with the prefix of the request.
 func someLocks(right auth.Right) need {
-	return func(ctx context.Context, _ string, request any) error {
-		if request == nil {
-			return nil
-		}
+	return ofRequest(func(ctx context.Context, request any) error {
 		return auth.AllowSome(ctx, right, request.(prefixed).GetPrefix())
-	}
+	})
 }
 
 func watched(ctx context.Context, method string, request any) error {
@@ -201,12 +205,9 @@ func watched(ctx context.Context, method string, request any) error {
 }
 
 // policy needs the right to change the policies of the whole prefix of the request.
-func policy(ctx context.Context, _ string, request any) error {
-	if request == nil {
-		return nil
-	}
+var policy = ofRequest(func(ctx context.Context, request any) error {
 	return auth.AllowPrefix(ctx, auth.Policy, policyPrefix(request))
-}
+})
 
 func policyPrefix(request any) string {
 	if set, ok := request.(*pb.SetPolicyRequest); ok {

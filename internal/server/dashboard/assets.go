@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"time"
@@ -22,7 +21,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // types are the content types of the files. The table of the operating system may differ.
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon"}
+	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
 // file is one file of the page.
 type file struct {
@@ -42,12 +41,8 @@ func loadFiles() map[string]file {
 		if err != nil {
 			return err
 		}
-		kind := types[path.Ext(name)]
-		if kind == "" {
-			kind = mime.TypeByExtension(path.Ext(name))
-		}
 		sum := sha256.Sum256(data)
-		f := file{data: data, kind: kind, identity: fmt.Sprintf(`"%x"`, sum[:12])}
+		f := file{data: data, kind: types[path.Ext(name)], identity: fmt.Sprintf(`"%x"`, sum[:12])}
 		files["/ui/"+name[len("assets/"):]] = f
 		if name == "assets/index.html" {
 			files["/"] = f

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -37,18 +38,11 @@ type Connection struct {
 	// Set it before Run.
 	NodeTimeout time.Duration
 
-	source  Source
+	node    *raftstore.Node
 	options func(address string) *redis.Options
 	logger  *slog.Logger
 	hooks   redlockadapter.Hooks
 	now     atomic.Pointer[connected]
-}
-
-// Source has the topology that a member follows.
-type Source interface {
-	engine.TopologySource
-	// Removed reports whether the member was removed from the cluster.
-	Removed() bool
 }
 
 // connected is a Backend, or the reason why there is none.
@@ -60,9 +54,9 @@ type connected struct {
 
 // NewConnection returns a Connection that does not connect before Run. options
 // returns the connection options of a node. hooks are called while the nodes are used.
-func NewConnection(source Source, options func(address string) *redis.Options,
+func NewConnection(node *raftstore.Node, options func(address string) *redis.Options,
 	hooks redlockadapter.Hooks, logger *slog.Logger) *Connection {
-	c := &Connection{source: source, options: options, hooks: hooks, logger: logger}
+	c := &Connection{node: node, options: options, hooks: hooks, logger: logger}
 	c.now.Store(&connected{err: errNoFleet})
 	return c
 }
@@ -87,10 +81,10 @@ func (c *Connection) Run(ctx context.Context) {
 	defer c.replace(&connected{err: fmt.Errorf("%w: the member is stopping", engine.ErrUnavailable)})
 	logged := "" // the last error, to log each one once
 	for {
-		topology := c.source.Topology()
+		topology := c.node.Topology()
 		now := c.now.Load()
 		switch {
-		case c.source.Removed():
+		case c.node.Removed():
 			c.replace(&connected{err: errRemoved})
 		case !topology.Fleet.Equal(now.fleet) || now.backend == nil && !topology.Fleet.IsZero():
 			next := c.connect(ctx, topology.Fleet)
@@ -111,7 +105,7 @@ func (c *Connection) Run(ctx context.Context) {
 func (c *Connection) wait(ctx context.Context, version uint64) error {
 	limited, cancel := context.WithTimeout(ctx, connectInterval)
 	defer cancel()
-	_, _ = c.source.NextTopology(limited, version)
+	_, _ = c.node.NextTopology(limited, version)
 	return ctx.Err()
 }
 
@@ -120,7 +114,7 @@ func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected
 		return &connected{err: errNoFleet}
 	}
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger, Hooks: c.hooks,
-		Topology: c.source.Topology, NodeTimeout: min(c.NodeTimeout, fleet.MaxTTL)}
+		Topology: c.node.Topology, NodeTimeout: min(c.NodeTimeout, fleet.MaxTTL)}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, c.options(address))
 	}

@@ -63,7 +63,9 @@ func (e *execution) address(a Action) string {
 	return e.state.Fleet.Addresses[a.Node]
 }
 
+// do carries out an action. If it fails, the next step decides again.
 func (e *execution) do(ctx context.Context, a Action) error {
+	address := e.address(a)
 	switch a.Kind {
 	case Reconcile:
 		return e.log.Change(ctx, reconcile(a.Version, a.Evidence, fencing.None))
@@ -81,15 +83,6 @@ func (e *execution) do(ctx context.Context, a Action) error {
 		return e.log.Change(ctx, &machine.FinishFleet{Version: a.Version})
 	case CloseSets:
 		return e.log.Change(ctx, &machine.CloseSets{Version: a.Version, Granted: a.Granted})
-	}
-	return e.doNode(ctx, a)
-}
-
-// doNode carries out an action on one node. If it fails, the next step decides
-// again.
-func (e *execution) doNode(ctx context.Context, a Action) error {
-	address := e.address(a)
-	switch a.Kind {
 	case Join:
 		return e.backend.Join(ctx, a.Node, a.Server, JoinNonce(e.state.Version, rand.Text()), e.state.Version)
 	case Rejoin:

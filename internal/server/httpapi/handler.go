@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Chain    *calls.Chain
 	Services []Service
-	Ready    Ready
+	Probes   Probes
 	// Forwarder connects to the leader.
 	Forwarder *routing.Forwarder
 	// Dashboard has the web page and its data.
@@ -64,7 +64,7 @@ func New(config Config) *Handler {
 		}
 	}
 	for _, path := range []string{LivePath, ReadyPath} {
-		h.mux.HandleFunc(path, only(NewProbes(config.Ready).ServeHTTP, http.MethodGet, http.MethodHead))
+		h.mux.HandleFunc(path, only(config.Probes.ServeHTTP, http.MethodGet, http.MethodHead))
 	}
 	h.mux.HandleFunc(OpenAPIPath, only(openAPI, http.MethodGet, http.MethodHead))
 	scrape := h.chained(metrics.Path, false, serve(config.Chain.Metrics.Handler().ServeHTTP))

@@ -34,12 +34,12 @@ type ProbeListener struct {
 }
 
 // ListenProbes listens on an address. Serve serves the probes and the metrics, Close ends it.
-func ListenProbes(address string, ready Ready, scrapes http.Handler) (*ProbeListener, error) {
+func ListenProbes(address string, probes Probes, scrapes http.Handler) (*ProbeListener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for probes on %s: %w", address, err)
 	}
-	l := &ProbeListener{Listener: listener, http: &http.Server{Handler: withMetrics(NewProbes(ready), scrapes),
+	l := &ProbeListener{Listener: listener, http: &http.Server{Handler: withMetrics(probes, scrapes),
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader, ConnState: (&newest{}).track,
 		ErrorLog: log.New(io.Discard, "", 0)}} // callers make these errors
 	l.http.SetKeepAlivesEnabled(false)

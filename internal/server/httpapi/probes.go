@@ -13,23 +13,17 @@ const (
 	ReadyPath = "/readyz"
 )
 
-// Ready reports whether this member can serve callers. The reason says why not, or
-// what is limited.
-type Ready func(ctx context.Context) (ready bool, reason string)
-
-// Probes serves the probes as a line of text. LivePath returns 200 whenever the
+// Probes reports whether this member can serve callers. The reason says why not, or
+// what is limited. It serves the probes as a line of text. LivePath returns 200 whenever the
 // process can answer at all: a supervisor restarts a member that does not, and a
 // member without a leader must not be restarted. ReadyPath returns 200 if the member
 // can serve, otherwise 503 and the reason.
-type Probes struct{ ready Ready }
+type Probes func(ctx context.Context) (ready bool, reason string)
 
-var _ http.Handler = (*Probes)(nil)
-
-// NewProbes returns the handler of the probes.
-func NewProbes(ready Ready) *Probes { return &Probes{ready: ready} }
+var _ http.Handler = Probes(nil)
 
 // ServeHTTP answers a probe. The body of a request is ignored.
-func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
@@ -42,7 +36,7 @@ func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Allow", "GET, HEAD")
 		status, text = http.StatusMethodNotAllowed, "use GET"
 	case r.URL.Path == ReadyPath:
-		ready, reason := p.ready(r.Context())
+		ready, reason := p(r.Context())
 		if !ready {
 			status, text = http.StatusServiceUnavailable, "not ready"
 		}

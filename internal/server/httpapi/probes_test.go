@@ -17,7 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-func start(t *testing.T, ready httpapi.Ready) string {
+func start(t *testing.T, ready httpapi.Probes) string {
 	t.Helper()
 	l, err := httpapi.ListenProbes("127.0.0.1:0", ready, metrics.New("test").Handler())
 	require.NoError(t, err)

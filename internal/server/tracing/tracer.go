@@ -86,10 +86,7 @@ func Open(config Config) (*Tracer, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	endpoint, err := config.endpoint()
-	if err != nil {
-		return nil, err
-	}
+	endpoint, _ := config.endpoint() // Validate has checked it
 	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint),
 		otlptracehttp.WithTimeout(exportTimeout),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
