@@ -61,7 +61,6 @@ type Server struct {
 	grpc      *grpc.Server
 	http      *http.Server
 	health    *health.Server
-	metrics   *metrics.Metrics
 	// keepTimes keeps the file of the times of grants up to date until ctx ends.
 	keepTimes func()
 
@@ -130,8 +129,7 @@ func newServer(config Config, listener net.Listener, node *raftstore.Node,
 		CloseLater: s.mux.closeLater}
 	s.admin = &admin.Service{Router: s.router, Keeper: s.keeper, RedisOptions: config.RedisOptions,
 		FilePolicies: config.FilePolicies, Version: config.Version}
-	s.metrics = config.Metrics
-	s.metrics.Observe(metrics.Source{Node: node, Redis: redis.Backend, Certificates: config.Certificates,
+	config.Metrics.Observe(metrics.Source{Node: node, Redis: redis.Backend, Certificates: config.Certificates,
 		LostAuditLines: config.Audit.Lost})
 	recorder.OnEnded(func(e *machine.Event) {
 		if node.Leads() {
@@ -231,7 +229,7 @@ func (s *Server) maintain() {
 			status = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus("", status)
-		s.metrics.Tick(s.router.Node.Topology())
+		s.chain.Metrics.Tick(s.router.Node.Topology())
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():

@@ -42,23 +42,20 @@ func (m *messages[T]) Send(next *T) error       { return m.send(next) }
 
 // lock sends a lock and its history, when they change and at intervals.
 func (h *Handler) lock(ctx context.Context, s *stream, q query) error {
-	inspect, history := &pb.InspectRequest{Resource: q.resource}, &pb.HistoryRequest{Resource: q.resource}
 	changed, stop := h.changes(ctx, q)
 	defer stop()
 	for {
-		if err := h.sendLock(ctx, s, inspect, history, q.local); err != nil {
+		if err := h.sendLock(ctx, s, q); err != nil {
 			return err
 		}
 		if engine.Sleep(ctx, changeInterval) != nil {
 			return nil
 		}
-		timer := time.NewTimer(summaryInterval - changeInterval)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(summaryInterval - changeInterval):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -81,26 +78,26 @@ func (h *Handler) changes(ctx context.Context, q query) (changed <-chan struct{}
 }
 
 // sendLock sends the event of a lock.
-func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRequest, history *pb.HistoryRequest,
-	local bool) error {
+func (h *Handler) sendLock(ctx context.Context, s *stream, q query) error {
+	name := fencing.Resource(q.resource)
 	readLock, readHistory := h.leases.Inspect, h.leases.History
-	if local {
+	if q.local {
 		readHistory = h.leases.LocalHistory
-		if h.router.ModeOf(fencing.Resource(inspect.Resource)) == engine.Correctness {
+		if h.router.ModeOf(name) == engine.Correctness {
 			readLock = h.leases.LocalInspect
 		}
 	}
-	lock, err := readLock(ctx, inspect)
+	lock, err := readLock(ctx, &pb.InspectRequest{Resource: q.resource})
 	if err != nil {
 		return err
 	}
-	events, err := readHistory(ctx, history)
+	events, err := readHistory(ctx, &pb.HistoryRequest{Resource: q.resource})
 	if err != nil {
 		return err
 	}
-	policy := h.router.Node.Topology().Policies.Match(fencing.Resource(inspect.Resource))
-	event := lockEvent{Lock: h.encode(lock.Lock), History: h.encode(events), MayBreak: auth.Can(ctx, auth.Break,
-		inspect.Resource)}
+	policy := h.router.Node.Topology().Policies.Match(name)
+	event := lockEvent{Lock: h.encode(lock.Lock), History: h.encode(events),
+		MayBreak: auth.Can(ctx, auth.Break, q.resource)}
 	if policy != (engine.Policy{}) {
 		event.Policy = &policy.Prefix
 	}
@@ -165,9 +162,12 @@ type clusterEvent struct {
 
 // policies sends the policies and the running changes of modes.
 func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
-	request := &pb.ListPoliciesRequest{}
+	consistency := raftstore.Linearizable
+	if q.local {
+		consistency = raftstore.Stale
+	}
 	for {
-		list, err := h.listPolicies(ctx, request, q.local)
+		list, err := h.admin.ReadPolicies(ctx, consistency)
 		if err != nil {
 			return err
 		}
@@ -176,12 +176,4 @@ func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 			return nil
 		}
 	}
-}
-
-func (h *Handler) listPolicies(ctx context.Context, request *pb.ListPoliciesRequest,
-	local bool) (*pb.ListPoliciesResponse, error) {
-	if local {
-		return h.admin.ReadPolicies(ctx, raftstore.Stale)
-	}
-	return h.admin.ListPolicies(ctx, request)
 }
