@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -79,7 +80,7 @@ func keepSnapshot(c *cobra.Command, o *output, file *os.File, name string) error
 	if err != nil {
 		return fmt.Errorf("save snapshot: the received data is damaged, try again: %w", err)
 	}
-	if err := errors.Join(file.Sync(), os.Rename(file.Name(), name)); err != nil {
+	if err := settings.Commit(file, name); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return o.say(c, snapshotInfo(info), nil, "saved %s: log index %d, last token %d, %d locks", name, info.Index,

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
 const (
@@ -69,33 +71,7 @@ func writeCert(path string, der []byte) error { return write(path, certBlock, de
 
 // write writes a file with a PEM block.
 func write(path, kind string, der []byte, mode os.FileMode) error {
-	return replace(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
-}
-
-// replace replaces a file in one step, so a reader never sees half of it.
-func replace(path string, data []byte, mode os.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // has mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Chmod(mode)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return settings.Replace(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
 }
 
 // PKCS12 writes a file that browsers and key stores import: the key and the certificate of a client, and the CA. It
@@ -114,5 +90,5 @@ func (c *CA) PKCS12(i Issued) (path, password string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("encode %s: %w", path, err)
 	}
-	return path, password, replace(path, data, 0o600)
+	return path, password, settings.Replace(path, data, 0o600)
 }

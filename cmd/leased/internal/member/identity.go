@@ -52,7 +52,8 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	case err == nil:
 		var found identity
 		if json.Unmarshal(text, &found) != nil || found.ID == "" {
-			return fmt.Errorf("%w: %s is damaged", ErrIdentity, path)
+			return fmt.Errorf("%w: %s is damaged; restore that file, or run `leased cluster remove %s` and start the member "+
+				"with an empty data folder", ErrIdentity, path, s.ID)
 		}
 		if err := found.check(s.Data); err != nil {
 			return err
@@ -75,7 +76,9 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+	// The folder keeps the votes of the member, so it must not lose its name or its owner in a power loss.
+	_ = settings.SyncFolder(filepath.Dir(s.Data)) // which this user may not read
+	if err := settings.Replace(path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write the member's identity: %w", err)
 	}
 	return nil

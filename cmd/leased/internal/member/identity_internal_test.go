@@ -31,4 +31,9 @@ func TestFormatOfTheDataFolder(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, []byte(`{"id":"one"}`), 0o600))
 	require.ErrorIs(t, claim(t.Context(), s, &peers{}), ErrIdentity)
+
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	err = claim(t.Context(), s, &peers{})
+	require.ErrorIs(t, err, ErrIdentity)
+	require.ErrorContains(t, err, "leased cluster remove one")
 }

@@ -6,4 +6,5 @@ import "os"
 
 func keepOwner(string, *os.File) error { return nil }
 
-func syncFolder(string) error { return nil }
+// SyncFolder does nothing: this system does not sync folders.
+func SyncFolder(string) error { return nil }

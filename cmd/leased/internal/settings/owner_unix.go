@@ -34,8 +34,8 @@ func keepOwner(old string, file *os.File) error {
 	return file.Chmod(0o600 | info.Mode().Perm()&0o040)
 }
 
-// syncFolder makes a rename durable.
-func syncFolder(path string) error {
+// SyncFolder puts the names in a folder on disk.
+func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err

@@ -188,13 +188,7 @@ func changeUsers(path string, edit func([]auth.User) ([]auth.User, error)) (err 
 		_, err = file.WriteString(formatUsers(users))
 	}
 	if err == nil {
-		err = file.Sync()
-	}
-	if err == nil {
-		err = os.Rename(fresh, path)
-	}
-	if err == nil {
-		err = syncFolder(filepath.Dir(path))
+		err = Commit(file, path)
 	}
 	if err != nil {
 		return fmt.Errorf("write users: %w", err)
