@@ -75,8 +75,8 @@ type guardedSource struct {
 
 func (s *guardedSource) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		return n, io.EOF
+	if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrClosed) { // its sender gave up while a reader went on
+		return n, err
 	}
 	s.guard.check("read snapshot", err)
 	return n, nil

@@ -119,6 +119,8 @@ func TestGuardPassesSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, state, read)
 	require.NoError(t, source.Close())
+	_, err = source.Read(read)
+	require.ErrorIs(t, err, fs.ErrClosed, "a reader that is late is not a disk error")
 	_, _, err = guarded.Open("none")
 	require.ErrorIs(t, err, fs.ErrNotExist, "a missing snapshot is not a disk error")
 }
