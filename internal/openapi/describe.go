@@ -136,8 +136,8 @@ func (d *document) message(m protoreflect.MessageDescriptor) object {
 // field describes the value of a field.
 func (d *document) field(f protoreflect.FieldDescriptor) object {
 	switch {
-	case f.IsMap(): // all maps of this API have texts
-		return object{"type": "object", "additionalProperties": object{"type": "string"}}
+	case f.IsMap():
+		return object{"type": "object", "additionalProperties": d.value(f.MapValue())}
 	case f.IsList():
 		return object{"type": "array", "items": d.value(f)}
 	}

@@ -43,13 +43,13 @@ func SpelledOut(f protoreflect.FieldDescriptor) bool {
 
 func writeField(out *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
-	case f.IsMap(): // all maps of this API have texts
-		texts := map[string]string{}
-		v.Map().Range(func(key protoreflect.MapKey, text protoreflect.Value) bool {
-			texts[key.String()] = text.String()
+	case f.IsMap(): // to texts or numbers
+		values := map[string]any{}
+		v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+			values[key.String()] = value.Interface()
 			return true
 		})
-		writeValue(out, texts)
+		writeValue(out, values)
 	case f.IsList():
 		out.WriteByte('[')
 		for i := range v.List().Len() {
