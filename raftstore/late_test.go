@@ -183,7 +183,8 @@ func TestFollowerLog(t *testing.T) {
 		has := func(n *Node, index uint64) bool { return n.followed.GetLog(index, new(raft.Log)) == nil }
 		eventually(t, "a request follows the snapshot", func() bool { return has(follower, last) })
 		observe := func(previous, ago uint64) {
-			follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: previous, Term: follower.raft.CurrentTerm() - ago})
+			term := follower.raft.CurrentTerm() - ago
+			follower.followed.observe(&raft.AppendEntriesRequest{PrevLogEntry: previous, Term: term})
 		}
 		observe(last-1, 0)
 		require.False(t, has(follower, last), "entries at the end of the snapshot are not compared with it")
