@@ -190,8 +190,11 @@ func readPasswords(name string) (map[string]string, error) {
 		}
 		users[user] = password
 	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
 	if len(users) == 0 {
 		return nil, fmt.Errorf("%s has no users", name)
 	}
-	return users, lines.Err()
+	return users, nil
 }

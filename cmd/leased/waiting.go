@@ -24,7 +24,6 @@ type waitingLine struct {
 	resource fencing.Resource
 	holder   string
 
-	once   sync.Once
 	work   sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -57,16 +56,14 @@ func (l *waitingLine) setInspect(inspect func(context.Context, fencing.Resource)
 // and will be retried.
 func (l *waitingLine) waiting(_ context.Context, e lease.Event) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.err, l.queued = e.Err, e.Err == nil
-	l.mu.Unlock()
-	if l.quiet {
+	if l.quiet || !l.began.IsZero() || l.ctx.Err() != nil { // end may be waiting already
 		return
 	}
-	l.once.Do(func() {
-		l.began = time.Now()
-		l.work.Go(l.watch)
-		l.work.Go(l.draw)
-	})
+	l.began = time.Now()
+	l.work.Go(l.watch)
+	l.work.Go(l.draw)
 }
 
 // notQueued returns why the attempt is in no queue, or nil if it is in one.
@@ -84,7 +81,9 @@ func (l *waitingLine) notQueued() error {
 
 // end removes the line.
 func (l *waitingLine) end() {
-	l.cancel()
+	l.mu.Lock()
+	l.cancel() // nothing starts from now on
+	l.mu.Unlock()
 	l.work.Wait()
 	if l.drawn && l.live {
 		fmt.Fprint(l.out, "\r\x1b[K")
