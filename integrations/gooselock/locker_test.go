@@ -39,7 +39,7 @@ func everywhere(t *testing.T, routes []string, test func(t *testing.T, p place))
 				t.Parallel()
 				dsn := freshDatabase(t)
 				if route != "direct" {
-					bouncer, err := testserver.StartPgBouncer(database.Get(t), route)
+					bouncer, err := testserver.StartPgBouncer(database.Get(t), route, pooled[route]...)
 					require.NoError(t, err)
 					t.Cleanup(bouncer.Stop)
 					dsn.Host = bouncer.Addr
@@ -55,6 +55,11 @@ func everywhere(t *testing.T, routes []string, test func(t *testing.T, p place))
 }
 
 var allRoutes = []string{"direct", "session", "transaction"}
+
+// pooled has the settings of PgBouncer that docs/INTEGRATIONS.md asks for.
+var pooled = map[string][]string{
+	"transaction": {"server_reset_query = RESET application_name", "server_reset_query_always = 1"},
+}
 
 // The suite of goose: of five concurrent migrators, one applies all migrations.
 func TestProviderLocking(t *testing.T) {

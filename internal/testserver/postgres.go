@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -83,8 +84,8 @@ func (s *Server) setPostgres() {
 }
 
 // StartPgBouncer starts a connection pooler in front of a PostgreSQL server. The mode is
-// session, transaction or statement.
-func StartPgBouncer(server *Server, mode string) (*Server, error) {
+// session, transaction or statement. Settings are lines of its configuration.
+func StartPgBouncer(server *Server, mode string, settings ...string) (*Server, error) {
 	return start("pgbouncer", []string{"postgres", "nobody"}, func(s *Server) error {
 		program, err := find("install PgBouncer (Debian: apt-get install pgbouncer)", "/usr/sbin/pgbouncer", "pgbouncer")
 		if err != nil {
@@ -94,8 +95,8 @@ func StartPgBouncer(server *Server, mode string) (*Server, error) {
 		text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=postgres\n[pgbouncer]\nlisten_addr = "+
 			"127.0.0.1\nlisten_port = %s\n"+
 			"unix_socket_dir =\nauth_type = any\npool_mode = %s\nmax_client_conn = 500\ndefault_pool_size = "+
-			"20\nignore_startup_parameters = extra_float_digits\n",
-			portOf(server.Addr), portOf(s.Addr), mode)
+			"20\nignore_startup_parameters = extra_float_digits\n%s\n",
+			portOf(server.Addr), portOf(s.Addr), mode, strings.Join(settings, "\n"))
 		s.Args = []string{program, config}
 		s.setPostgres()
 		return os.WriteFile(config, []byte(text), 0o644)
