@@ -19,13 +19,14 @@ import (
 type followerLog struct {
 	*raft.LogCache
 	node     *Node
-	previous atomic.Uint64 // the entry before those of the last request
+	previous atomic.Uint64 // the index before the entries of the last request
 }
 
 var _ raft.MonotonicLogStore = (*followerLog)(nil)
 
-// observe notes which entry a request of a leader follows. Heartbeats follow none. A late request of a deposed leader
-// does not count: it may arrive while the library processes a request of the present one, which has one at a time.
+// observe records the entry that a request of a leader follows. Heartbeats follow none. It ignores a late request of a
+// deposed leader, which may arrive while the library processes a request of the current one. The current leader has
+// only one request in flight.
 func (l *followerLog) observe(command any) {
 	request, ok := command.(*raft.AppendEntriesRequest)
 	if ok && request.PrevLogEntry > 0 && request.Term >= l.node.raft.CurrentTerm() {
@@ -33,8 +34,9 @@ func (l *followerLog) observe(command any) {
 	}
 }
 
-// GetLog reads an entry. The last one of the newest snapshot may have only its term. It is not compared with an entry
-// of a leader at the same index: a leader that was deposed during a restore has a snapshot that no other member has.
+// GetLog reads an entry. For the last entry of the newest snapshot it may return only the term. That must not be
+// compared with a leader's entry at the same index: a leader that was deposed during a restore has a snapshot that no
+// other member has.
 func (l *followerLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.LogCache.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || index != l.previous.Load() {
@@ -47,8 +49,8 @@ func (l *followerLog) GetLog(index uint64, log *raft.Log) error {
 	return err
 }
 
-// snapshotEnd returns the last entry of the newest snapshot, 0 if the node is not a follower: a leader without that
-// entry has to send the snapshot.
+// snapshotEnd returns index and term of the last entry in the newest snapshot, or 0 if the node is not a follower: a
+// leader that lacks the entry must send the snapshot.
 func (n *Node) snapshotEnd() (index, term uint64) {
 	select {
 	case <-n.started:

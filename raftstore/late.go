@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errLate is the answer to a request that its leader sent before a snapshot that has arrived. The leader does not wait
-// for this answer any more.
+// errLate rejects a request that its leader sent before a snapshot that has already arrived. The leader no longer waits
+// for this answer.
 var errLate = errors.New("request is older than a snapshot of its leader")
 
 // newestSnapshot is the newest snapshot that this node was asked to install. The zero value is none. All methods may be

@@ -109,7 +109,8 @@ func dialEtcd(endpoints []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialTimeout: dialTimeout})
 }
 
-// openEtcd opens clients as a process uses the cluster: its workers share one client, and each has a session.
+// openEtcd returns a target with one session for each worker. Like the workers of a real process, they share one etcd
+// client.
 func openEtcd(endpoints []string) load.Target {
 	client := &shared[*clientv3.Client]{} // used by the sessions
 	leave := func() { client.leave(func(c *clientv3.Client) { _ = c.Close() }) }

@@ -14,6 +14,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func setUpAcquire(c *cobra.Command) {
@@ -69,7 +70,7 @@ func (a *access) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquire
 			return got, err
 		}
 		line.Stage("waiting for the service", ": "+oneLine(err.Error())+"; retrying; "+progress.TimeLeft(left))
-		if sleep(ctx, min(rewatchInterval, left)) != nil {
+		if engine.Sleep(ctx, min(rewatchInterval, left)) != nil {
 			return nil, err
 		}
 		r.Wait = max(time.Millisecond, wait-line.Elapsed()).String()
@@ -140,7 +141,7 @@ func keepRenewing(ctx context.Context, renew func(context.Context) (*pb.RenewRes
 		if err != nil {
 			pause = min(pause, rewatchInterval)
 		}
-		if sleep(ctx, pause) != nil {
+		if engine.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}

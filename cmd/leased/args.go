@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -83,16 +82,6 @@ func prefixToChange(arg string) (string, error) {
 func interrupted(s os.Signal) error {
 	number, _ := s.(syscall.Signal)
 	return &codeError{code: exitSignal + int(number)}
-}
-
-// sleep waits. It returns the cause if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // interruptible returns a RunE whose context ends after SIGINT or SIGTERM. If run then fails, the program ends as a

@@ -19,6 +19,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // redrawInterval is the time after which a live screen is drawn again without news: the
@@ -201,7 +202,7 @@ func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
 		case short.Err() == nil || errors.Is(localErr, wire.ErrUnreachable):
 			f.deliver(lockview.Update{Problem: fmt.Sprintf("%s; retrying", readText(err)), Time: time.Now()})
 		}
-		if err := sleep(ctx, rewatchInterval); err != nil {
+		if err := engine.Sleep(ctx, rewatchInterval); err != nil {
 			return err
 		}
 	}
@@ -273,7 +274,7 @@ func (f *feed) members(ctx context.Context, service api, banner string, elected 
 			}
 			f.deliver(lockview.Update{Cluster: got, Problem: banner, Time: time.Now()})
 		}
-		if sleep(ctx, clusterInterval) != nil {
+		if engine.Sleep(ctx, clusterInterval) != nil {
 			return
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func setUpInspect(c *cobra.Command) {
@@ -144,7 +145,7 @@ func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, 
 			lost(err)
 			reported = true
 		}
-		if err := sleep(ctx, rewatchInterval); err != nil {
+		if err := engine.Sleep(ctx, rewatchInterval); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@
 // reaches the service), dial.go (clients and calls of the API), args.go and output.go (arguments, results
 // and messages), exit.go (errors and exit codes), environment.go (variables), waiting.go and migration.go
 // (progress), live.go (live lists of locks), inbox.go (signals under run), folder_unix.go (file locks and
-// process groups), other.go (what is missing on systems other than Unix).
+// process groups), other.go (stubs for systems other than Unix).
 package main
 
 import (

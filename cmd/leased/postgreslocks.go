@@ -157,7 +157,7 @@ type postgresOverview struct {
 // Recv reads all locks, after a pause unless it is the first time.
 func (o *postgresOverview) Recv() (*pb.OverviewResponse, error) {
 	if o.started {
-		if err := sleep(o.ctx, o.interval); err != nil {
+		if err := engine.Sleep(o.ctx, o.interval); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // waitingLine shows why the program waits for a lock: on a terminal as a line that
@@ -101,7 +102,7 @@ func (l *waitingLine) watch() {
 				l.show(s)
 			}
 		}
-		_ = sleep(l.ctx, time.Second)
+		_ = engine.Sleep(l.ctx, time.Second)
 	}
 }
 

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Poll is the Watch of a Backend that is not told of changes: it asks for the status again and again,
-// with this pause. It calls changed with the first status and after each change, until ctx ends or
-// inspect fails.
+// Poll implements Watch for a Backend without notifications: it calls inspect once per pause. It calls
+// changed with the first status and after each change, until ctx ends or inspect fails.
 func Poll(ctx context.Context, pause time.Duration, inspect func() (Status, error), changed func(Status)) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

@@ -87,7 +87,7 @@ type server struct {
 	Initialised uint8 // the join nonce that made it a voter
 	Join        uint8 // the join nonce on it
 	Joins       uint8 // the number of nonces that were put on it
-	Gone        bool  // it has ended, or no process has a connection to it any more
+	Gone        bool  // the server has stopped, or no process is connected to it any longer
 
 	Init       call  // in flight; its Join is 0 if there is none
 	Reached    bool  // it reported that it reached the log's goal

@@ -70,7 +70,7 @@ func refused(resource fencing.Resource, token, mark fencing.Token) map[string]st
 }
 
 // RPCRefusal is the inverse of RPCDetail: it returns the *fencing.StaleError or
-// *fencing.JumpError of an ErrorInfo, or nil for one of another domain or reason.
+// *fencing.JumpError that an ErrorInfo describes, or nil if it describes neither.
 func RPCRefusal(domain, reason string, metadata map[string]string) error {
 	if domain != Domain {
 		return nil

@@ -78,9 +78,8 @@ func (n *RedisNodes) Check(addresses []string) error {
 	return nil
 }
 
-// Options returns the go-redis options for a node. If the settings do not allow a
-// connection, such as one that would send the password unencrypted, every attempt
-// to connect fails with the reason and sends nothing.
+// Options returns the go-redis options for a node. If the settings forbid the connection, for
+// example because the password would be sent unencrypted, every dial fails with that error.
 func (n *RedisNodes) Options(address string) *redis.Options {
 	n.mu.Lock()
 	defer n.mu.Unlock()

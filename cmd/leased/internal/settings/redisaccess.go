@@ -165,8 +165,8 @@ func (a *RedisAccess) tls(address string) (*tls.Config, error) {
 	return config, nil
 }
 
-// checkClear rejects an address to which a password would be sent unencrypted over
-// the network. A name that cannot be resolved now is checked when it is dialed.
+// checkClear rejects an address if a password would be sent to it over the network
+// unencrypted. A name that does not resolve yet is checked when it is dialed.
 func checkClear(address string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()

@@ -327,6 +327,17 @@ func TestLostLeaseWithoutASuccessor(t *testing.T) {
 	require.Equal(t, state(1), later.want(http.StatusOK, "GET", "", ""))
 }
 
+// inMemory returns a handler with locks in memory. It works in a synctest bubble.
+func inMemory(t *testing.T, storage tfstate.Storage) *tfstate.Handler {
+	t.Helper()
+	engine, err := memory.New()
+	require.NoError(t, err)
+	locks, err := lease.New(engine)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, locks.Close(context.Background())) })
+	return tfstate.New(locks, storage, tfstate.Config{Prefix: "tfstate/", Log: slog.New(slog.DiscardHandler)})
+}
+
 // A request does not wait forever for another gate that was stopped in the middle of a write.
 func TestStoppedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -335,12 +346,7 @@ func TestStoppedGate(t *testing.T) {
 		require.NoError(t, err)
 		storage, err := tfstate.Files(dir)
 		require.NoError(t, err)
-		engine, err := memory.New()
-		require.NoError(t, err)
-		locks, err := lease.New(engine)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, locks.Close(t.Context())) }()
-		h := tfstate.New(locks, storage, tfstate.Config{Prefix: "tfstate/", Log: slog.New(slog.DiscardHandler)})
+		h := inMemory(t, storage)
 		err = stopped.Do(t.Context(), "tfstate/prod", 1, func(*filegate.File) error {
 			client, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
@@ -382,13 +388,7 @@ func TestUnlockEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, err := tfstate.Files(t.TempDir())
 		require.NoError(t, err)
-		engine, err := memory.New()
-		require.NoError(t, err)
-		locks, err := lease.New(engine)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, locks.Close(t.Context())) }()
-		h := tfstate.New(locks, &slowUnlock{Storage: files},
-			tfstate.Config{Prefix: "tfstate/", Log: slog.New(slog.DiscardHandler)})
+		h := inMemory(t, &slowUnlock{Storage: files})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "DELETE", "/prod", nil))
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)

@@ -148,7 +148,7 @@ type LockInfo struct {
 	Path      string
 }
 
-// maxField bounds a field in the metadata of a lease, which has room for all of them.
+// maxField is the maximum length of a field in bytes, so that all fields fit into the metadata of a lease.
 const maxField = 500
 
 // fields returns pointers to the fields by their names in the metadata of a lease.

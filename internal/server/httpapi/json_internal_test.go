@@ -1,0 +1,15 @@
+package httpapi
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+)
+
+// The values of a map are written with their own types.
+func TestEncodeMaps(t *testing.T) {
+	build := &pb.Build{Formats: map[string]uint32{"log": 2}}
+	require.JSONEq(t, `{"formats":{"log":2},"modified":false}`, string(Encode(build)))
+}
