@@ -4,7 +4,6 @@ package abuse
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -271,27 +270,8 @@ func (s *server) dial(as string, options ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// testContext returns a context that ends with the test.
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(testTimeout)
-	defer deadline.Stop()
-	for !holds() {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-deadline.C:
-			require.FailNow(t, "timeout: "+what)
-		}
-	}
-}
+// testContext and eventually fail the test before its time is up.
+var testContext, eventually = testserver.Context, testserver.Eventually
 
 // size formats a number of bytes.
 func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/mib) }

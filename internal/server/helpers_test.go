@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,37 +18,16 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// testTimeout ends a test that hangs. It is not a measure of speed.
-const testTimeout = 3 * time.Minute
-
 var quiet = slog.New(slog.DiscardHandler)
 
-// testContext returns a context that ends with the test.
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(testTimeout)
-	defer deadline.Stop()
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-deadline.C:
-			require.FailNow(t, "timeout: "+what)
-		}
-	}
-}
+// testContext and eventually fail the test before its time is up.
+var testContext, eventually = testserver.Context, testserver.Eventually
 
 // startServer starts a server on a cluster of one member, in this process.
 func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {

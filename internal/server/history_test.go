@@ -39,7 +39,7 @@ func TestHistory(t *testing.T) {
 		party := inspected[side].([]any)[0].(map[string]any)
 		since, err := time.Parse(time.RFC3339Nano, fmt.Sprint(party["since"]))
 		require.NoError(t, err)
-		require.Less(t, time.Since(since).Abs(), testTimeout)
+		require.Less(t, time.Since(since).Abs(), time.Hour)
 		_, err = time.ParseDuration(fmt.Sprint(party["age"]))
 		require.NoError(t, err)
 	}

@@ -294,7 +294,7 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 				_, exists := got[fmt.Sprintf(`raft_member_lag_entries{member=%q}`, other.id)]
 				assert.Equal(collect, m == leader, exists, "only the leader knows how far members are behind")
 			}
-		}, testTimeout, 50*time.Millisecond, m.id)
+		}, testserver.Limit(t), 50*time.Millisecond, m.id)
 	}
 	got := leader.scrape(t)
 	require.Positive(t, got["raft_commit_seconds_count"])

@@ -6,14 +6,22 @@ import (
 	"time"
 )
 
-// testTimeout ends a test that waits for something that does not happen. It does not
-// measure speed.
-const testTimeout = 3 * time.Minute
+// Limit returns how long a test waits for something that does not happen. It does not measure
+// speed. It ends before the time of all tests does, so that the test fails by its own name.
+func Limit(t testing.TB) time.Duration {
+	limit := 3 * time.Minute
+	if test, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := test.Deadline(); ok {
+			limit = min(limit, time.Until(end)-20*time.Second)
+		}
+	}
+	return limit
+}
 
 // Context returns a context that ends with the test, or when the test hangs.
 func Context(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Limit(t))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -39,7 +47,7 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(testTimeout):
+	case <-time.After(Limit(t)):
 		t.Fatal("nothing was received")
 		panic("unreachable")
 	}

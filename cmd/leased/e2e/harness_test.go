@@ -143,7 +143,7 @@ func (p *process) code() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(testTimeout):
+	case <-time.After(testserver.Limit(p.t)):
 		require.Fail(p.t, "the process has not exited", "%s", &p.output)
 	}
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
@@ -155,7 +155,7 @@ func (p *process) code() int {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, condition func() bool, format string, args ...any) {
 	t.Helper()
-	limit := time.After(testTimeout)
+	limit := time.After(testserver.Limit(t))
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for !condition() {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // A full disk loses lines, and the first line after it says how many.
@@ -19,11 +20,11 @@ func TestFullDisk(t *testing.T) {
 	l := open(t, path)
 	for i := range 10 {
 		l.Write(context.Background(), audit.Record{Event: audit.Grant})
-		eventually(t, func() bool { return l.Lost() == uint64(i+1) })
+		testserver.Eventually(t, "the record is lost", func() bool { return l.Lost() == uint64(i+1) })
 	}
 	require.NoError(t, os.Remove(path))
 	l.Reopen()
-	eventually(t, func() bool { _, err := os.Lstat(path); return err == nil })
+	testserver.Eventually(t, "the file is there again", func() bool { _, err := os.Lstat(path); return err == nil })
 	l.Write(context.Background(), audit.Record{Event: audit.Break})
 	l.Close()
 	records := read(t, path)

@@ -26,27 +26,12 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// testTimeout ends a test that hangs.
-const testTimeout = 3 * time.Minute
-
 func open(t testing.TB, path string) *audit.Log {
 	t.Helper()
 	l, err := audit.Open(audit.Config{Path: path, Member: "a", Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	return l
-}
-
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	limit := time.After(testTimeout)
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-limit:
-			require.FailNow(t, "waited too long")
-		}
-	}
 }
 
 // read returns the records of a file.
@@ -119,7 +104,7 @@ func TestRotationLosesNothing(t *testing.T) {
 		}
 		require.NoError(t, os.Rename(path, filepath.Join(dir, fmt.Sprint(round))))
 		l.Reopen()
-		eventually(t, func() bool { _, err := os.Stat(path); return err == nil })
+		testserver.Eventually(t, "the file exists", func() bool { _, err := os.Stat(path); return err == nil })
 	}
 	l.Close()
 	next := uint64(1)
@@ -185,7 +170,7 @@ func TestBlockedFileLosesLinesAndCountsThem(t *testing.T) {
 		}
 		done <- [2]uint64{written, reported}
 	}()
-	eventually(t, func() bool { // until there is room in the queue
+	testserver.Eventually(t, "there is room in the queue", func() bool {
 		before := l.Lost()
 		l.Write(context.Background(), audit.Record{Event: audit.Grant, Token: total + 1})
 		return l.Lost() == before

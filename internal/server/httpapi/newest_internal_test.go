@@ -24,13 +24,13 @@ func TestOldestConnectionIsClosed(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
 		defer server.Close()
+		require.NoError(t, client.SetReadDeadline(time.Now()))
 		n.track(server, http.StateNew)
 		clients = append(clients, client)
 	}
 	_, err := clients[0].Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	for i, client := range clients[1:] {
-		require.NoError(t, client.SetReadDeadline(time.Now()), "connection %d is closed", i+1)
 		_, err := client.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "connection %d is closed", i+1)
 	}
