@@ -43,7 +43,7 @@ func TestHooks(t *testing.T) {
 				}
 				granted <- h
 			}()
-			advance(time.Second)
+			advance(900 * time.Millisecond) // the waiter is between two polls
 			require.NoError(t, c.holder.Release(t.Context(), held))
 			require.NoError(t, own.Release(t.Context(), <-granted))
 			require.Equal(t, c.want, count())

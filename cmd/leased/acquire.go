@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -176,7 +178,10 @@ func printSigned(c *cobra.Command, a *access, o *output, got *pb.AcquireResponse
 		return errors.Join(err, a.release(c.Context(), got.Resource, got.Token))
 	}
 	if o.format == "json" {
-		object := plain(got.ProtoReflect())
+		var object map[string]any
+		if err := json.Unmarshal(httpapi.Encode(got), &object); err != nil {
+			return err
+		}
 		object["signedToken"] = signed.SignedToken
 		return printJSON(c.OutOrStdout(), object, "  ")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -83,13 +85,13 @@ func execute(root *cobra.Command, args []string) int {
 }
 
 // errorObject is an error in the form of the HTTP API.
-func errorObject(err error) map[string]any {
+func errorObject(err error) json.RawMessage {
 	e := wire.FromError(err)
 	if coded, ok := errors.AsType[*codeError](err); ok && coded.code == wire.ExitUsage {
 		e.Code, e.Hint = wire.KindOf(engine.ErrInvalid).Code, ""
 	}
 	e.Message = secret.Hide(e.Message)
-	return plain(e.ProtoReflect())
+	return httpapi.Encode(e)
 }
 
 // explain returns the exit code and the hint for an error. A codeError, an invalid

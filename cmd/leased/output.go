@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/server/httpapi"
 )
 
 // output is the output format of a command.
@@ -63,49 +63,15 @@ func say(c *cobra.Command, format string, args ...any) error {
 	return err
 }
 
-// printJSON writes a value. A message has the names that the HTTP API uses.
+// printJSON writes a value. A message looks as it does in the HTTP API.
 func printJSON(w io.Writer, value any, indent string) error {
 	if m, ok := value.(proto.Message); ok {
-		value = plain(m.ProtoReflect())
+		value = json.RawMessage(httpapi.Encode(m))
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
-}
-
-// plain converts a message to maps, lists and values. Numbers stay numbers: all of
-// them are below 2^53.
-func plain(m protoreflect.Message) map[string]any {
-	object := map[string]any{}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap():
-			entries := map[string]any{}
-			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				entries[k.String()] = v.Interface()
-				return true
-			})
-			object[f.JSONName()] = entries
-		case f.IsList():
-			list := make([]any, v.List().Len())
-			for i := range list {
-				list[i] = plainValue(f, v.List().Get(i))
-			}
-			object[f.JSONName()] = list
-		default:
-			object[f.JSONName()] = plainValue(f, v)
-		}
-		return true
-	})
-	return object
-}
-
-func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
-	if f.Message() != nil {
-		return plain(v.Message())
-	}
-	return v.Interface()
 }
 
 // row writes one line of a table, with a dash for an empty cell. Characters that cannot

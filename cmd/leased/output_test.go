@@ -53,3 +53,11 @@ func TestErrorsHideSecrets(t *testing.T) {
 		require.Contains(t, message, "(a secret, not shown)")
 	}
 }
+
+// With -o json, an answer looks as it does in the HTTP API: false is written, too.
+func TestJSONIsThatOfTheAPI(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	require.NoError(t, printJSON(&out, &pb.ReleaseResponse{}, ""))
+	require.Equal(t, "{\"released\":false}\n", out.String())
+}

@@ -121,10 +121,12 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("%w: %s (%d) must be from %d to %d", ErrConfig, f.Name, n, f.Least, f.Most)
 		}
 	}
-	for name, timeout := range map[string]time.Duration{SendTimeoutName: l.SendTimeout, BodyTimeoutName: l.BodyTimeout,
-		IdleTimeoutName: l.IdleTimeout} {
-		if timeout <= 0 {
-			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, name, timeout)
+	for _, timeout := range []struct {
+		name  string
+		value time.Duration
+	}{{SendTimeoutName, l.SendTimeout}, {BodyTimeoutName, l.BodyTimeout}, {IdleTimeoutName, l.IdleTimeout}} {
+		if timeout.value <= 0 {
+			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, timeout.name, timeout.value)
 		}
 	}
 	switch {

@@ -131,12 +131,12 @@ func (hungMember) Promote(ctx context.Context, _ *pb.PromoteRequest) (*pb.Promot
 func TestCallLeavesAHungLeader(t *testing.T) {
 	t.Parallel()
 	hung := startMember(t, hungMember{})
-	leader, received := startFakeMember(t, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, call := range calls {
+		leader, received := startFakeMember(t, nil) // a call that takes too long is repeated there
 		m := newMembership(leader)
-		m.leader, m.timeout = hung, 100*time.Millisecond
+		m.leader, m.timeout = hung, 500*time.Millisecond
 		require.NoError(t, call(ctx, m))
 		require.Equal(t, name, testserver.Receive(t, received))
 	}

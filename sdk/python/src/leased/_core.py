@@ -468,8 +468,8 @@ class Core:
         def told(event: Answer) -> None:
             tokens = {int(token) for token in event.get("tokens", ())}
             with self.lock:
-                gone = event["type"] == "synced" and any(grant.token not in tokens for grant in kept.grants)
-            if gone or event["type"] == "lost":
+                gone = event.get("type") == "synced" and any(grant.token not in tokens for grant in kept.grants)
+            if gone or event.get("type") == "lost":
                 kept.doubt = True
                 self.wake()
 
