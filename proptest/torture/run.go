@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -191,6 +192,7 @@ func (c *checker) end(ctx context.Context) {
 		for i := range locksOfOne {
 			resource := resourceName(history.class, history.name[len(history.class)+1:], i)
 			for !h.attempt(limited, resource) && limited.Err() == nil {
+				c.reviveMembers()
 			}
 			if limited.Err() != nil {
 				served = false
@@ -203,10 +205,33 @@ func (c *checker) end(ctx context.Context) {
 			c.mu.Unlock()
 		}
 	}
-	if !until(ctx, healLimit, func() bool { return c.compare(ctx) }) && ctx.Err() == nil {
-		c.violate(fmt.Sprintf("%s: the members did not reach the same index within %v", property.Chain, healLimit))
+	if !until(ctx, healLimit, func() bool { c.reviveMembers(); return c.compare(ctx) }) && ctx.Err() == nil {
+		c.violate(fmt.Sprintf("%s: the members did not reach the same index within %v: %s", property.Chain, healLimit,
+			c.states(ctx)))
 	}
 	c.closeAll(ctx)
+}
+
+// reviveMembers restarts members that ended by themselves after the last fault, as after a pause during a write to
+// disk.
+func (c *checker) reviveMembers() {
+	for _, m := range c.world.members {
+		if err := m.revive(); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// states describes the members.
+func (c *checker) states(ctx context.Context) string {
+	var all []string
+	for _, m := range c.world.members {
+		runs, _ := m.process.Alive()
+		s, err := m.status(ctx)
+		all = append(all, fmt.Sprintf("member %s: running %t, applied %d, leader %q, %v", m.name, runs, s.GetChainIndex(),
+			s.GetLeader(), err))
+	}
+	return strings.Join(all, "; ")
 }
 
 // explain logs the state of a lock that is not granted.
@@ -215,10 +240,7 @@ func (c *checker) explain(ctx context.Context, h *holder, resource fencing.Resou
 	defer cancel()
 	status, err := h.client.Inspect(ctx, resource)
 	h.note("%s: %+v %v", resource, status, err)
-	for _, m := range c.world.members {
-		s, err := m.status(ctx)
-		h.note("member %s: %v %v", m.name, s, err)
-	}
+	h.note("%s", c.states(ctx))
 }
 
 // finish returns the result.

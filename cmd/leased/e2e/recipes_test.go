@@ -76,19 +76,20 @@ func TestCeleryBeatRunsOnce(t *testing.T) {
 	must(t, endpoint(api), leased, "policy", "set", "*", "--mode=correctness", "--ttl=1m")
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "app.py"),
-		[]byte("import celery\napp = celery.Celery(broker='memory://')\n"), 0o600))
+		[]byte("from celery import Celery, signals\napp = Celery(broker='memory://')\n"+
+			"@signals.beat_init.connect\ndef ready(**_): print('beat is ready', flush=True)\n"), 0o600))
 	beat := func(host string) *process {
 		return start(t, append(endpoint(api), "PATH="+filepath.Dir(leased)+":/usr/bin:/bin"), "sh", "-c",
 			"mkdir "+dir+"/"+host+"; cd "+dir+"/"+host+"; PYTHONPATH="+dir+" exec "+
 				strings.TrimSpace(blocks(t, "sh", "docs/INTEGRATIONS.md")[0]))
 	}
 	first := beat("one")
-	first.says("is starting")
+	first.says("beat is ready") // it can hang if it is stopped earlier
 	second := beat("two")
 	second.says("number 1 of 1 in the queue")
 	processes := descendants(t, first.cmd.Process.Pid)
 	first.signal(syscall.SIGTERM)
-	second.says("is starting")
+	second.says("beat is ready")
 	for pid, program := range processes {
 		state, _ := call(t, nil, "ps", "-o", "stat=", "-p", strconv.Itoa(pid))
 		if program != "leased" && !strings.HasPrefix(state, "Z") { // nobody may have waited for it
