@@ -34,7 +34,7 @@ func TestRefusedOperationsAreFlushed(t *testing.T) {
 		s := openSession(t, c.backend(), time.Minute).(*Session)
 		n := c.leader()
 		acquire, release := &flushedCaller{sent: make(chan error, 2)}, &flushedCaller{sent: make(chan error, 2)}
-		synctest.Wait() // until the committer sleeps: otherwise it could still commit them
+		synctest.Wait() // the committer is idle, so it proposes nothing before it is woken
 		require.NoError(t, s.Begin(testContext(t), lockRequest(1, "a"), acquire))
 		require.NoError(t, s.BeginRelease(7, release))
 		n.stepDown("a test")

@@ -24,9 +24,9 @@ type followerLog struct {
 
 var _ raft.MonotonicLogStore = (*followerLog)(nil)
 
-// observe records the entry that a request of a leader follows. Heartbeats follow none. It ignores a late request of a
-// deposed leader, which may arrive while the library processes a request of the current one. The current leader has
-// only one request in flight.
+// observe records the index before the entries of a leader's request. Heartbeats have none. It ignores late requests
+// from a deposed leader, which may arrive while the library handles a request from the current one. The current leader
+// has only one request in flight.
 func (l *followerLog) observe(command any) {
 	request, ok := command.(*raft.AppendEntriesRequest)
 	if ok && request.PrevLogEntry > 0 && request.Term >= l.node.raft.CurrentTerm() {
@@ -34,9 +34,9 @@ func (l *followerLog) observe(command any) {
 	}
 }
 
-// GetLog reads an entry. For the last entry of the newest snapshot it may return only the term. That must not be
-// compared with a leader's entry at the same index: a leader that was deposed during a restore has a snapshot that no
-// other member has.
+// GetLog reads an entry. It may return the last entry of the newest snapshot with its term only. Such an entry must not
+// be compared with a leader's entry at the same index: a leader that was deposed during a restore has a snapshot that
+// no other member has.
 func (l *followerLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.LogCache.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || index != l.previous.Load() {

@@ -63,7 +63,7 @@ func say(c *cobra.Command, format string, args ...any) error {
 	return err
 }
 
-// printJSON writes a value. A message looks as it does in the HTTP API.
+// printJSON writes a value as JSON, and a message exactly as the HTTP API does.
 func printJSON(w io.Writer, value any, indent string) error {
 	if m, ok := value.(proto.Message); ok {
 		value = json.RawMessage(httpapi.Encode(m))

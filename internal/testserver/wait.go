@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limit returns how long a test waits for something that does not happen. It does not measure
-// speed. It ends before the time of all tests does, so that the test fails by its own name.
+// Limit returns how long a test waits before it gives up. It does not measure speed. It is less
+// than the time that go test has left, so the failure names the test.
 func Limit(t testing.TB) time.Duration {
 	limit := 3 * time.Minute
 	if test, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {

@@ -4,7 +4,7 @@
 // It does not validate requests: a server validates what it decodes.
 //
 // The files: kind.go (the table of errors with their codes, statuses and hints),
-// errors.go (errors to messages and back), convert.go and topology.go (requests,
+// errors.go (encodes and decodes errors), convert.go and topology.go (requests,
 // statuses, leases, policies), operation.go and answer.go (the messages of the session
 // stream that a client encodes and decodes often, without building messages).
 package wire

@@ -80,17 +80,20 @@ func (n *nemesis) memberFaults() []fault {
 	return all
 }
 
-// member chooses a member, mostly the leader. It first restarts members that ended by
-// themselves, as after a pause during a write to disk.
-func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
-	for _, m := range n.world.members {
-		if runs, expected := m.process.Alive(); !runs {
-			if !expected {
-				n.report(m.who(), "member ended by itself")
-			}
-			n.try(m.revive())
+// reviveMembers restarts members that are down. A member exits by itself after a pause during a write to disk, for
+// example.
+func (c *checker) reviveMembers() {
+	for _, m := range c.world.members {
+		if runs, expected := m.process.Alive(); !runs && !expected {
+			c.report(m.who(), "member ended by itself")
 		}
+		c.try(m.revive())
 	}
+}
+
+// member restarts members that are down, and chooses one, mostly the leader.
+func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
+	n.reviveMembers()
 	if r.IntN(100) < 60 {
 		if m := n.world.leader(ctx); m != nil {
 			return m

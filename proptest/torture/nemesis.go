@@ -103,14 +103,14 @@ func some(r *rand.Rand, least, most time.Duration) time.Duration {
 }
 
 // report records a fault.
-func (n *nemesis) report(who, note string) {
-	n.happened(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
+func (c *checker) report(who, note string) {
+	c.happened(property.Event{Kind: property.Fault, At: c.world.now(), Who: who, Note: note})
 }
 
 // try reports whether a fault could be injected or repaired. If not, it ends the run.
-func (n *nemesis) try(err error) bool {
+func (c *checker) try(err error) bool {
 	if err != nil {
-		n.fail(err)
+		c.fail(err)
 	}
 	return err == nil
 }

@@ -212,16 +212,6 @@ func (c *checker) end(ctx context.Context) {
 	c.closeAll(ctx)
 }
 
-// reviveMembers restarts members that ended by themselves after the last fault, as after a pause during a write to
-// disk.
-func (c *checker) reviveMembers() {
-	for _, m := range c.world.members {
-		if err := m.revive(); err != nil {
-			c.fail(err)
-		}
-	}
-}
-
 // states describes the members.
 func (c *checker) states(ctx context.Context) string {
 	var all []string

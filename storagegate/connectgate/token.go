@@ -18,11 +18,6 @@ func Token(header http.Header) (fencing.Token, error) {
 	return fencing.FromValues(header.Values(fencing.Header))
 }
 
-// SetToken is for clients: it sets the token in the headers of a request.
-func SetToken(header http.Header, token fencing.Token) {
-	header.Set(fencing.Header, token.String())
-}
-
 type tokenKey struct{}
 
 // WithToken is for clients with the interceptor Client: calls with the returned

@@ -84,7 +84,7 @@ func TestCeleryBeatRunsOnce(t *testing.T) {
 				strings.TrimSpace(blocks(t, "sh", "docs/INTEGRATIONS.md")[0]))
 	}
 	first := beat("one")
-	first.says("beat is ready") // it can hang if it is stopped earlier
+	first.says("beat is ready") // Celery can hang if it is stopped while it starts
 	second := beat("two")
 	second.says("number 1 of 1 in the queue")
 	processes := descendants(t, first.cmd.Process.Pid)

@@ -3,6 +3,8 @@ package limits
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -121,12 +123,11 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("%w: %s (%d) must be from %d to %d", ErrConfig, f.Name, n, f.Least, f.Most)
 		}
 	}
-	for _, timeout := range []struct {
-		name  string
-		value time.Duration
-	}{{SendTimeoutName, l.SendTimeout}, {BodyTimeoutName, l.BodyTimeout}, {IdleTimeoutName, l.IdleTimeout}} {
-		if timeout.value <= 0 {
-			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, timeout.name, timeout.value)
+	timeouts := map[string]time.Duration{SendTimeoutName: l.SendTimeout, BodyTimeoutName: l.BodyTimeout,
+		IdleTimeoutName: l.IdleTimeout}
+	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
+		if timeouts[name] <= 0 {
+			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, name, timeouts[name])
 		}
 	}
 	switch {

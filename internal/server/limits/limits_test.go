@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		},
 		"limit-ttl-min (1ms) must be at least":  func(l *limits.Limits) { l.TTLMin = time.Millisecond },
 		"limit-ttl-max (48h0m0s) must be at":    func(l *limits.Limits) { l.TTLMax = 48 * time.Hour },
-		"limit-send-timeout (0s) must be above": func(l *limits.Limits) { l.SendTimeout, l.IdleTimeout = 0, 0 },
+		"limit-idle-timeout (0s) must be above": func(l *limits.Limits) { l.SendTimeout, l.IdleTimeout = 0, 0 },
 	} {
 		l := limits.Default()
 		change(&l)

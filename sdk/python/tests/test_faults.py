@@ -18,7 +18,7 @@ import leased
 import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant
-from leased._core import Call, Core, Pause, Wanted
+from leased._core import Call, Core, KeepAlive, Pause, Wanted
 
 Exchange = Callable[..., Mapping[str, Any]]
 
@@ -292,6 +292,19 @@ def test_room_for_another_member(wait: float | None) -> None:
     again = next(steps)
     assert isinstance(again, Call) and again.body["nonce"] == first.body["nonce"]
     steps.close()
+
+
+def test_event_of_a_later_version() -> None:
+    """A stream goes on after an event that the client does not know."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    kept = KeepAlive({}, 10.0, Instant.now())
+    core.kept.add(kept)
+    watch = next(core._watch(kept))
+    assert isinstance(watch, Call) and watch.each is not None
+    watch.each({})
+    assert not kept.doubt
+    watch.each({"type": "lost"})
+    assert kept.doubt
 
 
 def test_timeout_of_the_caller(client: leased.Client, other: leased.Client) -> None:

@@ -79,7 +79,7 @@ func (n *RedisNodes) Check(addresses []string) error {
 }
 
 // Options returns the go-redis options for a node. If the settings forbid the connection, for
-// example because the password would be sent unencrypted, every dial fails with that error.
+// example because the password would be sent unencrypted, every dial fails and says why.
 func (n *RedisNodes) Options(address string) *redis.Options {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
-// A file that could not be synced does not get its name, and the former file stays.
+// Commit keeps the former file if the new one cannot be synced.
 func TestCommitSyncsFirst(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "file")
