@@ -27,8 +27,11 @@ func between(least, most int, what string) cobra.PositionalArgs {
 		if len(args) >= least && len(args) <= most {
 			return nil
 		}
-		path := c.CommandPath()
-		return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(path, "leased "), what, path))
+		path, problem := c.CommandPath(), "needs "+what
+		if len(args) > most {
+			problem = fmt.Sprintf("takes only %s, not also %q", what, args[most])
+		}
+		return usageError(fmt.Errorf("%s %s; see `%s --help`", strings.TrimPrefix(path, "leased "), problem, path))
 	}
 }
 

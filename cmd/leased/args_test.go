@@ -15,7 +15,7 @@ import (
 func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"acquire":     "acquire needs the name of a lock, or of several for a set; see `leased acquire --help`",
-		"inspect a b": "inspect needs the name of a lock; see `leased inspect --help`",
+		"inspect a b": "inspect takes only the name of a lock, not also \"b\"; see `leased inspect --help`",
 		"redis fleet set": "redis fleet set needs the addresses of the Redis nodes, HOST:PORT; see `leased " +
 			"redis fleet set --help`",
 		"gate proxy reopen":         "gate proxy reopen needs the name of a resource; see `leased gate proxy reopen --help`",

@@ -116,7 +116,7 @@ func changeUsers(c *cobra.Command, change func(path string, args []string) (done
 
 func setUpUserCheck(c *cobra.Command) {
 	c.Args = cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster or metrics"),
-		between(2, 3, "one lock at most"))
+		between(2, 3, "one lock"))
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		asked, err := auth.ParseRule(strings.Join(args[1:], ":"))
