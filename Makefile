@@ -14,8 +14,8 @@ GATES        = $(addprefix ./storagegate/,sqlgate/pgxgate sqlgate redisgate bolt
 PARTS        = ./fencing/... ./raftstore/machine ./redlockadapter/quorum ./internal/wire ./telemetry/metrics ./internal/server/metrics
 # Timeout of the tests of one package. Several packages and tests run at once, since tests with servers mostly wait.
 TESTTIMEOUT ?= 15m
-# The packages that take longest begin first. lint has run go vet.
-SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|sdk/conformance|proptest/.*)
+# The packages that take longest begin first; storagegate/objectgate compiles an S3 server. lint has run go vet.
+SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagegate/sqlgate|internal/server|raftstore|internal/abuse|client|sdk/conformance|proptest/.*|storagegate/objectgate)
 # Packages without goroutines of their own, and tests of programs that they start: the race detector would only slow
 # them down. In proptest/virtual the detector of Go 1.26 crashes now and then, in runtime.(*timer).maybeRunChan of a
 # synctest bubble. make race runs them all with it.
@@ -54,8 +54,9 @@ run: ## Run the whole service on this machine, to try it out
 	@$(GO) build -o out/leased ./cmd/leased
 	@out/leased dev
 
-test: deps ## Run all checks and tests (installs missing servers)
-	$(MAKE) --no-print-directory vet # compiles what the next steps would compile side by side
+test: ## Run all checks and tests (installs missing servers)
+	# vet compiles what the next steps would compile side by side. Without a C compiler it waits for one.
+	$(MAKE) --no-print-directory --output-sync=target $(if $(shell command -v cc),-j2) deps vet
 	$(MAKE) --no-print-directory --output-sync=target -j3 sdk-test lint bench-module integrations-test # sdk-test mostly waits
 	$(MAKE) --no-print-directory race-test
 	$(MAKE) --no-print-directory plain-test
