@@ -81,10 +81,8 @@ func (b *Backend) acquireNow(ctx context.Context, want engine.Held) (*attempt, e
 		if splits == maxSplits {
 			return nil, fmt.Errorf("%w: others are acquiring it at the same time", engine.ErrHeld)
 		}
-		select {
-		case <-time.After(splitPause(splits)):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := engine.Sleep(ctx, splitPause(splits)); err != nil {
+			return nil, err
 		}
 	}
 }

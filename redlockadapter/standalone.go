@@ -129,11 +129,9 @@ func (k *keeper) recoverAll(ctx context.Context) error {
 		case errors.Is(failed, errNotSaved):
 			return fmt.Errorf("%w: %w", engine.ErrUnavailable, failed)
 		}
-		select {
-		case <-time.After(initInterval):
-		case <-ctx.Done():
+		if cause := engine.Sleep(ctx, initInterval); cause != nil {
 			return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w: %w",
-				engine.ErrUnavailable, voters, len(b.nodes), b.quorum, context.Cause(ctx), errors.Join(errs...))
+				engine.ErrUnavailable, voters, len(b.nodes), b.quorum, cause, errors.Join(errs...))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
@@ -38,10 +39,7 @@ func (b *Backend) subscribe(node int, n *redisconn.Conn, ready func()) {
 		if stop() {
 			_ = sub.Close() // it failed already
 		}
-		select {
-		case <-time.After(resubscribeAfter):
-		case <-b.ctx.Done():
-		}
+		_ = engine.Sleep(b.ctx, resubscribeAfter)
 	}
 }
 

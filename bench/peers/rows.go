@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A waiter polls at random intervals between these.
@@ -66,10 +67,8 @@ func (t *table) Acquire(ctx context.Context, name string) (load.Held, error) {
 		}
 	}
 	for {
-		select {
-		case <-time.After(minPoll + rand.N(maxPoll-minPoll)):
-		case <-ctx.Done():
-			return load.Held{}, ctx.Err()
+		if err := engine.Sleep(ctx, minPoll+rand.N(maxPoll-minPoll)); err != nil {
+			return load.Held{}, err
 		}
 		if held, ok, err := t.try(ctx, updateRow, name); ok || err != nil {
 			return held, err

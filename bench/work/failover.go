@@ -10,6 +10,7 @@ import (
 	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // failoverTime limits a measurement, and the return of the killed server.
@@ -63,10 +64,8 @@ type failover struct {
 
 // kill kills the leader after a time, and waits until all workers had a grant.
 func (f *failover) kill(ctx context.Context, killer peers.Killer, after time.Duration) error {
-	select {
-	case <-time.After(after):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := engine.Sleep(ctx, after); err != nil {
+		return err
 	}
 	if err := killer.KillLeader(ctx); err != nil {
 		return fmt.Errorf("kill the leader: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // followInterval is the time between two polls of a change in progress.
@@ -27,8 +28,6 @@ func follow(c *cobra.Command, interrupted string,
 	poll func(ctx context.Context) (step step, done bool, err error)) error {
 	ctx, stop := untilInterrupted(c.Context())
 	defer stop()
-	tick := time.NewTicker(followInterval)
-	defer tick.Stop()
 	line := progress.New(os.Stderr, time.Now)
 	defer line.End()
 	for {
@@ -46,10 +45,7 @@ func follow(c *cobra.Command, interrupted string,
 			return nil
 		}
 		line.Stage(now.text, now.detail())
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
+		_ = engine.Sleep(ctx, followInterval)
 	}
 }
 

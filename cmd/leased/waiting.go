@@ -121,14 +121,7 @@ func (l *waitingLine) show(s lease.Status) {
 // draw prints the line: on a terminal again and again, otherwise once, as soon as
 // the reason is known.
 func (l *waitingLine) draw() {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-l.ctx.Done():
-			return
-		}
+	for engine.Sleep(l.ctx, 250*time.Millisecond) == nil {
 		text, known := l.text(time.Now())
 		switch {
 		case l.live: // not cut to the width of the terminal: each part says why the command waits

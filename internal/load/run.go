@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -207,7 +208,7 @@ func (r *runner) failed(ctx context.Context, err error) {
 	}
 	text := err.Error()
 	r.firstError.CompareAndSwap(nil, &text)
-	pause(ctx, pauseAfterError)
+	_ = engine.Sleep(ctx, pauseAfterError)
 }
 
 // wait waits for a time, or until ctx ends, and shows the progress.
@@ -218,7 +219,7 @@ func (r *runner) wait(ctx context.Context, d time.Duration) error {
 			return nil
 		}
 		r.Progress.Show(r.state() + progress.Until(r.WarmUp+r.Length, time.Since(r.started)))
-		pause(ctx, min(left, showInterval))
+		_ = engine.Sleep(ctx, min(left, showInterval))
 	}
 	return ctx.Err()
 }
@@ -230,14 +231,6 @@ func (r *runner) state() string {
 	}
 	rate := Result{Pairs: r.pairs.Load(), Elapsed: time.Since(r.measured)}.Rate()
 	return fmt.Sprintf("%d pairs, %.0f/s, %d errors, ", r.pairs.Load(), rate, r.failures.Load())
-}
-
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 func (r *runner) result(elapsed time.Duration) Result {

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/leased-project/leased/internal/browser"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -81,7 +82,7 @@ func take(ctx context.Context, b *browser.Browser, url string, v view, s size, s
 	if err := tab.Await(ctx, fmt.Sprintf("document.querySelector(%q)", v.ready)); err != nil {
 		return err
 	}
-	if err := sleep(ctx, settleTime); err != nil {
+	if err := engine.Sleep(ctx, settleTime); err != nil {
 		return err
 	}
 	if v.click != "" {

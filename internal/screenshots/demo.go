@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -75,23 +76,12 @@ func (d *demo) start(ctx context.Context) error {
 		_ = load.Wait() // it was killed
 	})
 	fmt.Printf("the demo runs at %s; the first picture is taken in %v\n", d.url, demoTime)
-	return sleep(ctx, demoTime)
+	return engine.Sleep(ctx, demoTime)
 }
 
 // stop ends the processes and removes their data.
 func (d *demo) stop() {
 	for _, stop := range slices.Backward(d.stops) {
 		stop()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -221,8 +221,6 @@ func (s *Server) start() bool {
 
 // maintain periodically updates the gRPC health service and the metrics.
 func (s *Server) maintain() {
-	tick := time.NewTicker(maintenanceInterval)
-	defer tick.Stop()
 	for {
 		status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 		if s.admin.Serving(s.ctx) {
@@ -230,9 +228,7 @@ func (s *Server) maintain() {
 		}
 		s.health.SetServingStatus("", status)
 		s.chain.Metrics.Tick(s.router.Node.Topology())
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
+		if engine.Sleep(s.ctx, maintenanceInterval) != nil {
 			return
 		}
 	}

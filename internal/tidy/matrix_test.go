@@ -141,7 +141,7 @@ var matrix = []place{
 		inTests: append([]string{"lease/..."}, helpers...)},
 
 	// Load on lock services, for the command line and bench.
-	{folder: "internal/load", ours: []string{"internal/progress"}},
+	{folder: "internal/load", ours: []string{"internal/progress", "lease/engine"}},
 	// Progress of long work, for all programs.
 	{folder: "internal/progress", theirs: []string{"golang.org/x/term", "github.com/mattn/go-runewidth"}},
 
@@ -159,7 +159,8 @@ var matrix = []place{
 	{folder: "internal/golden", theirs: testLibraries},
 	{folder: "internal/logtest"},
 	{folder: "internal/browser", theirs: anything},
-	{folder: "internal/screenshots", ours: []string{"internal/browser", "internal/testserver"}, theirs: anything},
+	{folder: "internal/screenshots", ours: []string{"internal/browser", "internal/testserver", "lease/engine"},
+		theirs: anything},
 	{folder: "internal/testserver"},
 	{folder: "internal/servicetest", ours: []string{"fencing/...", "storagegate/..."},
 		theirs: append([]string{"google.golang.org/protobuf"}, testLibraries...)},

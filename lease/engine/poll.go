@@ -10,8 +10,6 @@ import (
 // Poll implements Watch for a Backend without notifications: it calls inspect once per pause. It calls
 // changed with the first status and after each change, until ctx ends or inspect fails.
 func Poll(ctx context.Context, pause time.Duration, inspect func() (Status, error), changed func(Status)) error {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
 	var last Status
 	for first := true; ; first = false {
 		status, err := inspect()
@@ -27,10 +25,8 @@ func Poll(ctx context.Context, pause time.Duration, inspect func() (Status, erro
 			changed(status)
 		}
 		last = timeless
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

@@ -79,11 +79,7 @@ func (f *fixture) retry(call func() error) error {
 		if f.ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
 			return err
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-f.ctx.Done():
-			return err
-		}
+		_ = engine.Sleep(f.ctx, 20*time.Millisecond)
 	}
 }
 

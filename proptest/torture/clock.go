@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // monotonic reads CLOCK_MONOTONIC, which all processes of this machine share.
@@ -25,16 +27,7 @@ func clockTime(clock int32) time.Duration {
 func wallOffset() time.Duration { return clockTime(unix.CLOCK_REALTIME) - monotonic() }
 
 // wait returns after d, or with false when ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func wait(ctx context.Context, d time.Duration) bool { return engine.Sleep(ctx, d) == nil }
 
 // retry repeats a call to a server that may be down until it succeeds. It returns the
 // last error after startLimit, or when ctx ends.

@@ -35,7 +35,7 @@ const (
 
 // view is a view of /ui/live.
 type view struct {
-	// run sends the events of the view until ctx ends.
+	// run sends the current event of the view, or its events until ctx ends.
 	run func(h *Handler, ctx context.Context, s *stream, q query) error
 	// calls are the calls of the API that run makes.
 	calls func(q query) []call
@@ -126,23 +126,21 @@ func parse(values url.Values) (v view, q query, err error) {
 	return v, q, err
 }
 
-// run runs a view. A view that fails sends its error. It starts again after a while unless
-// the same request would be refused again.
+// run runs a view again and again until ctx ends. A view that fails sends its error, and runs
+// again unless the same request would be refused again.
 func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
-	for {
-		err := v.run(h, ctx, s, q)
-		if err == nil || ctx.Err() != nil {
-			return
+	for ctx.Err() == nil {
+		pause := summaryInterval
+		if err := v.run(h, ctx, s, q); err != nil && ctx.Err() == nil {
+			if !routing.IsNotLeader(err) { // otherwise the stream ends in a moment
+				s.fail(wire.FromError(err))
+			}
+			if errors.Is(err, engine.ErrForbidden) || errors.Is(err, engine.ErrInvalid) {
+				return
+			}
+			pause = retryInterval
 		}
-		if !routing.IsNotLeader(err) { // otherwise the stream ends in a moment
-			s.fail(wire.FromError(err))
-		}
-		if errors.Is(err, engine.ErrForbidden) || errors.Is(err, engine.ErrInvalid) {
-			return
-		}
-		if engine.Sleep(ctx, retryInterval) != nil {
-			return
-		}
+		_ = engine.Sleep(ctx, pause)
 	}
 }
 
@@ -150,16 +148,9 @@ func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
 // serve the stream: this one has lost its leadership, or served its own state because there
 // was no leader, and now there is one.
 func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
 	summarized := h.router.Clock.Now()
 	commented := summarized
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for engine.Sleep(ctx, checkInterval) == nil {
 		if h.router.Node.Leads() == local || local && h.router.LeaderAddress() != "" {
 			return
 		}

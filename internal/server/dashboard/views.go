@@ -137,21 +137,16 @@ type lockEvent struct {
 
 // cluster sends the state of all members and of the Redis nodes.
 func (h *Handler) cluster(ctx context.Context, s *stream, _ query) error {
-	status, fleet := &pb.ClusterStatusRequest{}, &pb.GetFleetRequest{}
-	for {
-		members, err := h.admin.ClusterStatus(ctx, status)
-		if err != nil {
-			return err
-		}
-		nodes, err := h.admin.GetFleet(ctx, fleet)
-		if err != nil {
-			return err
-		}
-		s.sendJSON("cluster", clusterEvent{h.encode(members), h.encode(nodes)})
-		if engine.Sleep(ctx, summaryInterval) != nil {
-			return nil
-		}
+	members, err := h.admin.ClusterStatus(ctx, &pb.ClusterStatusRequest{})
+	if err != nil {
+		return err
 	}
+	nodes, err := h.admin.GetFleet(ctx, &pb.GetFleetRequest{})
+	if err != nil {
+		return err
+	}
+	s.sendJSON("cluster", clusterEvent{h.encode(members), h.encode(nodes)})
+	return nil
 }
 
 // clusterEvent is the event of the view of the cluster.
@@ -166,14 +161,10 @@ func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 	if q.local {
 		consistency = raftstore.Stale
 	}
-	for {
-		list, err := h.admin.ReadPolicies(ctx, consistency)
-		if err != nil {
-			return err
-		}
-		s.send("policies", h.encode(list))
-		if engine.Sleep(ctx, summaryInterval) != nil {
-			return nil
-		}
+	list, err := h.admin.ReadPolicies(ctx, consistency)
+	if err != nil {
+		return err
 	}
+	s.send("policies", h.encode(list))
+	return nil
 }

@@ -88,14 +88,8 @@ func (r *Recorder) KeepSaved(ctx context.Context, path string, logger *slog.Logg
 	if path == "" {
 		return
 	}
-	tick := time.NewTicker(saveInterval)
-	defer tick.Stop()
 	for ended := false; !ended; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			ended = true
-		}
+		ended = engine.Sleep(ctx, saveInterval) != nil
 		if err := r.Save(path); err != nil {
 			logger.Warn("after a restart, the times of earlier grants will be unknown", "error", err)
 		}

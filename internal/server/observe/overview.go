@@ -61,14 +61,7 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 		return err
 	}
 	ctx := stream.Context()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 		if !q.Local {
 			if err := s.router.RequireLeader(); err != nil {
 				return err
@@ -80,7 +73,9 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 		if err := stream.Send(response); err != nil {
 			return err
 		}
-		timer.Reset(max(q.interval-cost, min(longest, share*cost)))
+		if err := engine.Sleep(ctx, max(q.interval-cost, min(longest, share*cost))); err != nil {
+			return err
+		}
 	}
 }
 

@@ -71,16 +71,12 @@ func (v *view) watchLock(ctx context.Context, name fencing.Resource) error {
 // watchInRedis watches a lock in efficiency mode. It polls: Redis does not announce a lock
 // that expires.
 func (v *view) watchInRedis(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
 	for {
 		if err := v.inspect(ctx, name, backend); err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := engine.Sleep(ctx, pollInterval); err != nil {
+			return err
 		}
 		if now, _, _ := v.router.Engine(name); now != backend {
 			return errMigrated
@@ -173,18 +169,14 @@ func (v *view) watchPrefix(ctx context.Context, prefix string) error {
 // pollRedis watches a prefix whose locks are all in efficiency mode. It needs no
 // leader.
 func (v *view) pollRedis(ctx context.Context, prefix string) error {
-	tick := time.NewTicker(listInterval)
-	defer tick.Stop()
 	for v.router.Only(engine.Efficiency, prefix) {
 		if err := v.resync(ctx, engine.Efficiency, prefix); err != nil &&
 			(!v.isSynced || !errors.Is(err, engine.ErrUnavailable)) {
 			return err
 		}
 		v.synced()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := engine.Sleep(ctx, listInterval); err != nil {
+			return err
 		}
 	}
 	return v.watchPrefix(ctx, prefix)

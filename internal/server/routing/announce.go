@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -20,15 +21,11 @@ const (
 // log has another one, until ctx ends. Each member thereby knows the addresses of
 // all others, also after an election.
 func (r *Router) Announce(ctx context.Context) {
-	tick := time.NewTicker(announceInterval)
-	defer tick.Stop()
 	for {
 		if node := r.Node; node.MemberAPI(node.ID()) != r.Address {
 			_ = r.announce(ctx) // the next check tries again
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if engine.Sleep(ctx, announceInterval) != nil {
 			return
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -113,7 +114,7 @@ func (d *Load) Run(ctx context.Context) {
 // work lets a worker of a team acquire, hold and release locks.
 func (d *Load) work(ctx context.Context, t team, holder string) {
 	for ctx.Err() == nil {
-		pause(ctx, upTo(t.rest))
+		_ = engine.Sleep(ctx, upTo(t.rest))
 		lock := t.locks[rand.IntN(len(t.locks))]
 		options := append([]lease.AcquireOption{lease.WithWaitLimit(waitLimit)}, t.options...)
 		d.forever(ctx, lock, holder, upTo(t.hold), options...)
@@ -122,7 +123,7 @@ func (d *Load) work(ctx context.Context, t team, holder string) {
 
 // queue waits for the blocked lock.
 func (d *Load) queue(ctx context.Context, holder string) {
-	pause(ctx, retryInterval) // the holder of the lock comes first
+	_ = engine.Sleep(ctx, retryInterval) // the holder of the lock comes first
 	for ctx.Err() == nil {
 		d.forever(ctx, blockedLock, holder, time.Second)
 	}
@@ -134,7 +135,7 @@ func (d *Load) forever(ctx context.Context, lock, holder string, hold time.Durat
 	l, err := d.Client.Acquire(ctx, fencing.Resource(d.Prefix+lock), append(options, lease.WithHolder(holder))...)
 	if err != nil {
 		d.failed(ctx, "a worker", err)
-		pause(ctx, retryInterval)
+		_ = engine.Sleep(ctx, retryInterval)
 		return
 	}
 	d.grants.Add(1)
@@ -152,7 +153,7 @@ func (d *Load) pauses(ctx context.Context) {
 		if err := d.pausedWrite(ctx); err != nil {
 			d.failed(ctx, "the paused writer", err)
 		}
-		pause(ctx, pausedRest)
+		_ = engine.Sleep(ctx, pausedRest)
 	}
 }
 
@@ -199,11 +200,3 @@ func (d *Load) write(ctx context.Context, resource fencing.Resource, token fenci
 
 // upTo returns a random duration between a tenth of d and d.
 func upTo(d time.Duration) time.Duration { return d/10 + rand.N(d*9/10) }
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}

@@ -16,6 +16,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -24,8 +25,6 @@ const formInterval = 300 * time.Millisecond
 
 // form makes this member part of a cluster. It retries until ctx ends.
 func (m *Member) form(ctx context.Context) error {
-	tick := time.NewTicker(formInterval)
-	defer tick.Stop()
 	logged := ""
 	for {
 		done, missing, err := m.formOnce(ctx)
@@ -36,10 +35,8 @@ func (m *Member) form(ctx context.Context) error {
 			logged = missing
 			m.logger.Info("waiting to form a cluster", "for", missing)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := engine.Sleep(ctx, formInterval); err != nil {
+			return err
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -224,15 +225,9 @@ func (m *Member) voters() int {
 func (m *Member) awaitSuccessor(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for {
-		if leader, _ := m.node.Leader(); leader != "" && leader != m.settings.ID {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		leader, _ := m.node.Leader()
+		if leader != "" && leader != m.settings.ID || engine.Sleep(ctx, 10*time.Millisecond) != nil {
 			return
 		}
 	}
