@@ -14,7 +14,7 @@
 //   - pace.go: deadlines for slow clients.
 //   - json.go: messages as JSON with plain numbers.
 //   - probes.go: [Probes], whether the member is alive and ready, for process supervisors
-//     and load balancers; probelistener.go: a separate port for them and the metrics.
+//     and load balancers; probeserver.go: a server of them and the metrics for a separate port.
 //
 // Probes need no user and no certificate. Their answers contain whether the member can
 // serve and why not, and nothing about locks, sessions or users.

@@ -19,13 +19,14 @@ import (
 
 func start(t *testing.T, ready httpapi.Probes) string {
 	t.Helper()
-	l, err := httpapi.ListenProbes("127.0.0.1:0", ready, metrics.New("test").Handler())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	s := httpapi.ProbeServer(ready, metrics.New("test").Handler())
 	ended := make(chan error, 1)
-	go func() { ended <- l.Serve() }()
+	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
-		require.NoError(t, l.Close())
-		require.NoError(t, testserver.Receive(t, ended))
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, testserver.Receive(t, ended), http.ErrServerClosed)
 	})
 	return l.Addr().String()
 }

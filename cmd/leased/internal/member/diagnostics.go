@@ -28,21 +28,33 @@ func (m *Member) startDiagnostics(version string) (err error) {
 		}
 		m.logger.Info("exporting traces", "endpoint", s.TraceEndpoint, "sample", s.TraceSample)
 	}
-	if m.settings.PprofListen == "" {
+	return m.serve("profiles", m.settings.PprofListen,
+		&http.Server{Handler: pprofHandler(), ReadHeaderTimeout: pprofHeaderTimeout})
+}
+
+// startProbes serves the probes on their own port, if there is one. It starts before the
+// rest of the member, because opening a large data folder takes time.
+func (m *Member) startProbes() error {
+	return m.serve("probes", m.settings.ProbeListen, httpapi.ProbeServer(m.ready, m.metrics.Handler()))
+}
+
+// serve serves what has a port of its own until stopDiagnostics. An empty address means no port.
+func (m *Member) serve(what, address string, s *http.Server) error {
+	if address == "" {
 		return nil
 	}
-	listener, err := net.Listen("tcp", m.settings.PprofListen)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen for profiles on %s: %w", m.settings.PprofListen, err)
+		return fmt.Errorf("listen for %s on %s: %w", what, address, err)
 	}
-	m.pprof = &http.Server{Handler: pprofHandler(), ReadHeaderTimeout: pprofHeaderTimeout}
-	m.pprofAddress = listener.Addr().String()
+	s.Addr = listener.Addr().String()
+	m.ports = append(m.ports, s)
 	m.probing.Go(func() {
-		if err := m.pprof.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			m.failed <- fmt.Errorf("serve profiles: %w", err)
+		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.failed <- fmt.Errorf("serve %s: %w", what, err)
 		}
 	})
-	m.logger.Info("serving profiles", "address", m.pprofAddress)
+	m.logger.Info("serving "+what, "address", s.Addr)
 	return nil
 }
 
@@ -66,36 +78,13 @@ func pprofHandler() http.Handler {
 
 // stopDiagnostics exports the last spans, and closes the ports of profiles and probes.
 func (m *Member) stopDiagnostics() {
-	if m.pprof != nil {
-		_ = m.pprof.Close() // nothing is lost
-	}
 	if err := m.tracer.Close(); err != nil {
 		m.logger.Warn("lost the last spans", "error", err)
 	}
-	if m.probes != nil {
-		_ = m.probes.Close() // nothing is lost
+	for _, s := range m.ports {
+		_ = s.Close() // nothing is lost
 	}
 	m.probing.Wait()
-}
-
-// startProbes serves the probes on their own port, if there is one. It starts before the
-// rest of the member, because opening a large data folder takes time.
-func (m *Member) startProbes() error {
-	if m.settings.ProbeListen == "" {
-		return nil
-	}
-	listener, err := httpapi.ListenProbes(m.settings.ProbeListen, m.ready, m.metrics.Handler())
-	if err != nil {
-		return err
-	}
-	m.probes = listener
-	m.probing.Go(func() {
-		if err := listener.Serve(); err != nil {
-			m.failed <- err
-		}
-	})
-	m.logger.Info("serving probes", "address", listener.Addr().String())
-	return nil
 }
 
 // ready reports whether the member can serve.

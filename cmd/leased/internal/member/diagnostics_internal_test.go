@@ -25,17 +25,18 @@ func TestProfilesHaveTheirOwnPort(t *testing.T) {
 		return response.StatusCode, string(text)
 	}
 	m, _ := startMember(t, "--pprof-listen=127.0.0.1:0")
-	code, text := get("http://" + m.pprofAddress + "/debug/pprof/goroutine?debug=1")
+	port := m.ports[0].Addr
+	code, text := get("http://" + port + "/debug/pprof/goroutine?debug=1")
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "goroutine profile")
-	code, _ = get("http://" + m.pprofAddress + "/v1/status")
+	code, _ = get("http://" + port + "/v1/status")
 	require.Equal(t, http.StatusNotFound, code)
 	code, text = get("http://" + m.Address() + "/debug/pprof/goroutine?debug=1")
 	require.NotEqual(t, http.StatusOK, code)
 	require.NotContains(t, text, "goroutine profile")
 
 	without, _ := startMember(t)
-	require.Empty(t, without.pprofAddress, "off by default")
+	require.Empty(t, without.ports, "off by default")
 	require.Nil(t, without.tracer)
 }
 

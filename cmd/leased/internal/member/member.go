@@ -15,7 +15,6 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/audit"
-	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/tracing"
@@ -47,24 +46,21 @@ type Member struct {
 	founded  atomic.Bool                    // this process has created the cluster
 	reloaded chan struct{}
 
-	probes  *httpapi.ProbeListener // nil if there is none
-	tracer  *tracing.Tracer        // nil if calls are not traced
-	pprof   *http.Server           // nil if there are no profiles
-	probing sync.WaitGroup
+	tracer  *tracing.Tracer               // nil if calls are not traced
+	ports   []*http.Server                // of probes and profiles
+	probing sync.WaitGroup                // serves ports
 	serving atomic.Pointer[server.Server] // server, once it is complete
-
-	pprofAddress string
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	failed chan error
+	failed chan error // has room for the API, the formation and each port
 }
 
 // Start starts a member. It returns when the API answers; forming the cluster may
 // take longer. version is the version that the API reports.
 func Start(ctx context.Context, s *settings.Settings, version string, plain *slog.Logger) (*Member, error) {
 	logger := plain.With("id", s.ID)
-	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 3)}
+	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 4)}
 	m.metrics = metrics.New(version)
 	m.policies.Store(&s.Policies)
 	var err error

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -25,25 +23,15 @@ const (
 	maxConnections = 64
 )
 
-// ProbeListener serves the probes and the metrics, and nothing else, on a separate port: plain
-// HTTP without a client certificate. Everyone may connect to it, so the time and
+// ProbeServer returns a server of the probes and the metrics, and nothing else, for a separate
+// port: plain HTTP without a client certificate. Everyone may connect to it, so the time and
 // size of a request and the number of connections are limited, and a connection serves one request.
-type ProbeListener struct {
-	net.Listener
-	http *http.Server
-}
-
-// ListenProbes listens on an address. Serve serves the probes and the metrics, Close ends it.
-func ListenProbes(address string, probes Probes, scrapes http.Handler) (*ProbeListener, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for probes on %s: %w", address, err)
-	}
-	l := &ProbeListener{Listener: listener, http: &http.Server{Handler: withMetrics(probes, scrapes),
+func ProbeServer(probes Probes, scrapes http.Handler) *http.Server {
+	s := &http.Server{Handler: withMetrics(probes, scrapes),
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader, ConnState: (&newest{}).track,
-		ErrorLog: log.New(io.Discard, "", 0)}} // callers make these errors
-	l.http.SetKeepAlivesEnabled(false)
-	return l, nil
+		ErrorLog: log.New(io.Discard, "", 0)} // callers make these errors
+	s.SetKeepAlivesEnabled(false)
+	return s
 }
 
 // withMetrics returns a handler of the probes and of scrapes.
@@ -55,26 +43,6 @@ func withMetrics(probes, scrapes http.Handler) http.Handler {
 		}
 		probes.ServeHTTP(w, r)
 	})
-}
-
-// Serve serves the probes until Close, and returns nil then.
-func (l *ProbeListener) Serve() error {
-	if err := l.http.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve probes: %w", err)
-	}
-	return nil
-}
-
-// Close closes the port and all connections.
-func (l *ProbeListener) Close() error {
-	return errors.Join(l.http.Close(), ignoreClosed(l.Listener.Close()))
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // newest keeps the newest maxConnections connections. It closes the oldest for another one: a
