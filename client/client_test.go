@@ -281,7 +281,7 @@ func TestDialErrors(t *testing.T) {
 	_, err = client.Dial(ctx, []string{"127.0.0.1:1"})
 	require.ErrorIs(t, err, context.Canceled)
 	for _, option := range []client.Option{client.WithLogger(nil), client.WithRedis(nil), client.WithTLS(nil),
-		client.WithSecret("short")} {
+		client.WithSecret("short"), client.WithSecret(""), client.WithTimeout(0)} {
 		_, err = client.Dial(testserver.Context(t), []string{"127.0.0.1:1"}, option)
 		require.ErrorIs(t, err, lease.ErrInvalid)
 	}

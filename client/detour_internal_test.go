@@ -23,7 +23,7 @@ func (c *setClock) Now() engine.Instant { return c.now }
 // A direct call that the Redis nodes do not answer begins a detour, and the detour ends after
 // detourTime: from then on calls are direct again.
 func TestDetourBeginsAndEnds(t *testing.T) {
-	service, err := remote.New([]string{"127.0.0.1:1"})
+	service, err := remote.New([]string{"127.0.0.1:1"}, remote.Config{})
 	require.NoError(t, err)
 	defer service.Close()
 	e := newRedisLocks(service, config{logger: slog.New(slog.DiscardHandler), redis: func(string) *redis.Options {

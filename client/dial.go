@@ -20,7 +20,8 @@ type Option func(*config)
 
 // config is the result of the options.
 type config struct {
-	remote   []remote.Option
+	remote   remote.Config
+	err      error // of an option without a value
 	lease    []lease.Option
 	logger   *slog.Logger
 	redis    func(address string) *redis.Options
@@ -32,20 +33,20 @@ type config struct {
 // WithTLS encrypts the connections to the service. The configuration is used unchanged.
 // WithRedis sets the TLS configuration of connections to Redis.
 func WithTLS(tls *tls.Config) Option {
-	return func(c *config) { c.remote = append(c.remote, remote.WithTLS(tls)) }
+	return checked(tls != nil, "the TLS configuration of WithTLS is nil", func(c *config) { c.remote.TLS = tls })
 }
 
 // WithSecret authenticates the program with a secret from `leased user add`. The secret
 // is sent only over TLS or to a loopback address.
 func WithSecret(secret string) Option {
-	return func(c *config) { c.remote = append(c.remote, remote.WithSecret(secret)) }
+	return checked(secret != "", "the secret of WithSecret is empty", func(c *config) { c.remote.Secret = secret })
 }
 
 // WithRedis sets the connection options of a Redis node: user, password, TLS, dialer. The
 // service sets the address. A password is sent only over TLS or to a loopback address, see
 // WithRedisInsecure. By default there is no password and no TLS.
 func WithRedis(options func(address string) *redis.Options) Option {
-	return func(c *config) { c.redis = options }
+	return checked(options != nil, "the function of WithRedis is nil", func(c *config) { c.redis = options })
 }
 
 // WithRedisInsecure allows passwords of WithRedis to be sent in clear text to other
@@ -63,7 +64,7 @@ func WithoutRedis() Option {
 // WithLogger sets the logger for changes between direct access to Redis and access
 // through the service. The default is slog.Default.
 func WithLogger(logger *slog.Logger) Option {
-	return func(c *config) { c.logger = logger }
+	return checked(logger != nil, "the logger of WithLogger is nil", func(c *config) { c.logger = logger })
 }
 
 // WithLeaseOptions passes options to lease.New, such as lease.WithName and
@@ -75,7 +76,16 @@ func WithLeaseOptions(options ...lease.Option) Option {
 // WithTimeout bounds how long one call looks for a member that can serve it. The default is
 // 5 s, longer than a few leader elections.
 func WithTimeout(timeout time.Duration) Option {
-	return func(c *config) { c.remote = append(c.remote, remote.WithTimeout(timeout)) }
+	return checked(timeout > 0, "the timeout of WithTimeout is not above 0",
+		func(c *config) { c.remote.Timeout = timeout })
+}
+
+// checked returns an option that makes Dial fail unless its value is ok.
+func checked(ok bool, otherwise string, set Option) Option {
+	if ok {
+		return set
+	}
+	return func(c *config) { c.err = fmt.Errorf("%w: %s", engine.ErrInvalid, otherwise) }
 }
 
 // Dial returns a Client for the service whose members have these API addresses, such as
@@ -100,13 +110,10 @@ func dial(ctx context.Context, endpoints []string, options []Option) (*router, c
 	for _, option := range options {
 		option(&c)
 	}
-	switch {
-	case c.redis == nil:
-		return nil, c, fmt.Errorf("%w: the function of WithRedis is nil", engine.ErrInvalid)
-	case c.logger == nil:
-		return nil, c, fmt.Errorf("%w: the logger is nil", engine.ErrInvalid)
+	if c.err != nil {
+		return nil, c, c.err
 	}
-	service, err := remote.New(endpoints, c.remote...)
+	service, err := remote.New(endpoints, c.remote)
 	if err != nil {
 		return nil, c, err
 	}

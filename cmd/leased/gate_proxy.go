@@ -235,14 +235,7 @@ func newProxyTelemetry(report bool, access *access) (*proxyTelemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var options []remote.Option
-	if config != nil {
-		options = append(options, remote.WithTLS(config))
-	}
-	if own != "" {
-		options = append(options, remote.WithSecret(own))
-	}
-	if t.backend, err = remote.New(addresses, options...); err != nil {
+	if t.backend, err = remote.New(addresses, remote.Config{TLS: config, Secret: own}); err != nil {
 		return nil, usageError(err)
 	}
 	host, _ := os.Hostname()

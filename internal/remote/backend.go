@@ -34,88 +34,51 @@ type Backend struct {
 // settings say how to reach the members.
 type settings struct {
 	*clientcore.Members
+	Config
 	endpoints []string
-	timeout   time.Duration
-	dial      []grpc.DialOption
-	tls       *tls.Config // nil for none
-	secret    string      // empty for none
 	clock     engine.Clock
 	unused    pendings
-	requested atomic.Bool // a member has asked for a client certificate, and tls has none
+	requested atomic.Bool // a member has asked for a client certificate, and TLS has none
 }
 
 // memberTime returns how long one member that is not silent may take for an answer. It
 // leaves time for another member within the same call.
-func (s *settings) memberTime() time.Duration { return s.timeout * 3 / 5 }
+func (s *settings) memberTime() time.Duration { return s.Timeout * 3 / 5 }
 
 var (
 	_ engine.RoutedBackend = (*Backend)(nil)
 )
 
-// Option configures a Backend.
-type Option func(*settings) error
-
-// WithTLS encrypts the connections. The configuration is used unchanged.
-func WithTLS(config *tls.Config) Option {
-	return func(s *settings) error {
-		if config == nil {
-			return fmt.Errorf("%w: the TLS configuration is nil", engine.ErrInvalid)
-		}
-		s.tls = config
-		return nil
-	}
-}
-
-// WithSecret authenticates each call with a secret from `leased user add`. The
-// secret is sent only over TLS or to a loopback address.
-func WithSecret(text string) Option {
-	return func(s *settings) error {
-		if err := secret.Check(text); err != nil {
-			return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
-		}
-		s.secret = text
-		return nil
-	}
-}
-
-// WithTimeout replaces DefaultTimeout.
-func WithTimeout(d time.Duration) Option {
-	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("%w: timeout (%v) must be above 0", engine.ErrInvalid, d)
-		}
-		s.timeout = d
-		return nil
-	}
-}
-
-// WithDialOptions adds gRPC options to every connection. An interceptor of the session
-// stream sees encoded messages.
-func WithDialOptions(options ...grpc.DialOption) Option {
-	return func(s *settings) error {
-		s.dial = append(s.dial, options...)
-		return nil
-	}
+// Config configures a Backend.
+type Config struct {
+	TLS     *tls.Config       // of the connections, used unchanged; nil for none
+	Secret  string            // from `leased user add`, sent only over TLS or to a loopback address; empty for none
+	Timeout time.Duration     // DefaultTimeout if 0
+	Dial    []grpc.DialOption // of every connection; an interceptor of the session stream sees encoded messages
 }
 
 // New returns a Backend for a service whose members have these API addresses, such
 // as "10.0.0.1:7420". One address is enough; with more, the Backend tolerates
 // members that are down. It connects on first use.
-func New(endpoints []string, options ...Option) (*Backend, error) {
+func New(endpoints []string, config Config) (*Backend, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"",
 			engine.ErrInvalid)
 	}
-	endpoints = slices.Clone(endpoints)
-	s := &settings{Members: clientcore.NewMembers(endpoints), endpoints: endpoints, timeout: DefaultTimeout,
-		clock: engine.MonotonicClock()}
-	for _, option := range options {
-		if err := option(s); err != nil {
-			return nil, err
+	if config.Timeout < 0 {
+		return nil, fmt.Errorf("%w: timeout (%v) must be above 0", engine.ErrInvalid, config.Timeout)
+	}
+	if config.Secret != "" {
+		if err := secret.Check(config.Secret); err != nil {
+			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
+	config.Timeout = cmp.Or(config.Timeout, DefaultTimeout)
+	endpoints = slices.Clone(endpoints)
+	s := &settings{Members: clientcore.NewMembers(endpoints), Config: config, endpoints: endpoints,
+		clock: engine.MonotonicClock()}
 	for _, address := range endpoints {
-		if err := secret.CheckAddress(address, s.tls, s.secret); err != nil {
+		if err := secret.CheckAddress(address, s.TLS, s.Secret); err != nil {
 			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
@@ -128,11 +91,11 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 // noticeRequests notices that a member asks for a client certificate if the configuration has none. With
 // TLS 1.3 the client learns that it lacks one only from an alert, which may be lost.
 func (s *settings) noticeRequests() {
-	if s.tls == nil || len(s.tls.Certificates) > 0 || s.tls.GetClientCertificate != nil {
+	if s.TLS == nil || len(s.TLS.Certificates) > 0 || s.TLS.GetClientCertificate != nil {
 		return
 	}
-	s.tls = s.tls.Clone()
-	s.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	s.TLS = s.TLS.Clone()
+	s.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		s.requested.Store(true)
 		return &tls.Certificate{}, nil // none
 	}
@@ -175,8 +138,8 @@ var program = sync.OnceValue(func() string {
 
 // newConn returns a connection to a member. gRPC connects on first use.
 func (s *settings) newConn(address string) (*grpc.ClientConn, error) {
-	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithUserAgent(program()),
+	options := append(secret.DialOptions(s.TLS, s.Secret), grpc.WithNoProxy(), grpc.WithUserAgent(program()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
-	return grpc.NewClient("passthrough:///"+address, append(options, s.dial...)...)
+	return grpc.NewClient("passthrough:///"+address, append(options, s.Dial...)...)
 }

@@ -43,7 +43,7 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 	if err == nil {
 		return nil
 	}
-	search := clientcore.NewSearch(c.settings.clock.Now(), c.settings.timeout)
+	search := clientcore.NewSearch(c.settings.clock.Now(), c.settings.Timeout)
 	for err != nil {
 		switch {
 		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
@@ -119,7 +119,7 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 		address, c.next = c.settings.Next(began, c.next)
 	}
 	c.mu.Unlock()
-	if err := secret.CheckAddress(address, c.settings.tls, c.settings.secret); err != nil { // a member sent the address
+	if err := secret.CheckAddress(address, c.settings.TLS, c.settings.Secret); err != nil { // a member sent the address
 		return nil, err
 	}
 	conn, err := openConnection(ctx, c, address)

@@ -44,7 +44,7 @@ func breaks(*pb.Operation) *pb.Answer { return nil }
 func TestCallsCarryTheirLease(t *testing.T) {
 	m := startMember(t)
 	m.answer = grants(12)
-	e := backend(t, nil, m).Efficiency()
+	e := backend(t, remote.Config{}, m).Efficiency()
 	session := engine.NewSessionID()
 	held, err := e.Acquire(bounded(t), session, ttl, request)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestRenewReportsEachLease(t *testing.T) {
 		}
 		return answer
 	}
-	e := backend(t, nil, m).Efficiency()
+	e := backend(t, remote.Config{}, m).Efficiency()
 	session, other := engine.NewSessionID(), engine.NewSessionID()
 	errs := e.Renew(bounded(t), []engine.Held{{Session: other, Nonce: 2}, {Session: session, Nonce: 1},
 		{Session: session, Nonce: 2}, {Session: session, Nonce: 3}})
@@ -98,7 +98,7 @@ func TestRenewReportsEachLease(t *testing.T) {
 func TestUnansweredAcquireIsReleasedBeforeTheNext(t *testing.T) {
 	m := startMember(t)
 	m.answer = breaks
-	s, _, _ := openSession(t, backend(t, nil, m).Efficiency())
+	s, _, _ := openSession(t, backend(t, remote.Config{}, m).Efficiency())
 	_, err := s.Acquire(bounded(t), request)
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	require.Equal(t, []string{"acquire"}, calls(m), "one try")
@@ -118,7 +118,7 @@ func TestUnansweredAcquireIsReleasedBeforeTheNext(t *testing.T) {
 func TestMemberThatCannotServeIsReplaced(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.answer, b.answer = fails(engine.ErrUnavailable), fails(engine.ErrUnavailable)
-	e := backend(t, nil, a, b).Efficiency()
+	e := backend(t, remote.Config{}, a, b).Efficiency()
 	_, err := e.Acquire(bounded(t), engine.NewSessionID(), ttl, request)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	b.set(func() { b.answer = grants(1) })
@@ -140,7 +140,7 @@ func TestAnswerIsReturnedAfterOneTry(t *testing.T) {
 	} {
 		a, b := startMember(t), startMember(t)
 		a.answer, b.answer = fails(want), fails(want)
-		_, err := backend(t, nil, a, b).Efficiency().Acquire(bounded(t), engine.NewSessionID(), ttl, request)
+		_, err := backend(t, remote.Config{}, a, b).Efficiency().Acquire(bounded(t), engine.NewSessionID(), ttl, request)
 		require.Equal(t, want.Error(), err.Error())
 		require.Len(t, append(a.operations(), b.operations()...), 1)
 	}
@@ -148,7 +148,7 @@ func TestAnswerIsReturnedAfterOneTry(t *testing.T) {
 
 func TestCallerCancelsAnAcquire(t *testing.T) {
 	m := startMember(t) // sends no answer
-	e := backend(t, []remote.Option{remote.WithTimeout(testTimeout)}, m).Efficiency()
+	e := backend(t, remote.Config{Timeout: testTimeout}, m).Efficiency()
 	ctx, cancel := context.WithCancel(bounded(t))
 	ended := make(chan error, 1)
 	go func() {
@@ -170,7 +170,7 @@ func TestRejectedOperationGoesToAnotherMember(t *testing.T) {
 	for range 20 {
 		rejects := startMember(t)
 		rejects.rejects = wire.ErrUnauthenticated
-		s, err := backend(t, nil, rejects, knows).Efficiency().Open(bounded(t),
+		s, err := backend(t, remote.Config{}, rejects, knows).Efficiency().Open(bounded(t),
 			engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 		require.NoError(t, err)
 		grant, err := s.Acquire(bounded(t), one(1))
@@ -183,7 +183,7 @@ func TestRejectedOperationGoesToAnotherMember(t *testing.T) {
 func TestFailedReleaseIsReported(t *testing.T) {
 	m := startMember(t)
 	m.answer = fails(engine.ErrUnavailable)
-	e := backend(t, nil, m).Efficiency()
+	e := backend(t, remote.Config{}, m).Efficiency()
 	held := engine.Held{Name: "name", Session: engine.NewSessionID(), Nonce: 1, Resources: request.Resources, Token: 1,
 		TTL: ttl}
 	require.ErrorIs(t, e.Release(bounded(t), held), engine.ErrUnavailable)

@@ -18,7 +18,7 @@ import (
 func ExampleNew() {
 	ctx := context.Background()
 	service, err := remote.New([]string{"10.0.0.1:7420", "10.0.0.2:7420", "10.0.0.3:7420"},
-		remote.WithTLS(&tls.Config{}), remote.WithSecret(os.Getenv("LEASED_SECRET")))
+		remote.Config{TLS: &tls.Config{}, Secret: os.Getenv("LEASED_SECRET")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func ExampleNew() {
 
 // A call to a service that cannot be reached returns ErrUnavailable after the timeout.
 func ExampleWithTimeout() {
-	service, err := remote.New([]string{"127.0.0.1:1"}, remote.WithTimeout(100*time.Millisecond))
+	service, err := remote.New([]string{"127.0.0.1:1"}, remote.Config{Timeout: 100 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -271,13 +271,13 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	require.Eventually(t, holds, testTimeout, 5*time.Millisecond, what)
 }
 
-func backend(t testing.TB, options []remote.Option, members ...*member) *remote.Backend {
+func backend(t testing.TB, config remote.Config, members ...*member) *remote.Backend {
 	t.Helper()
 	var endpoints []string
 	for _, m := range members {
 		endpoints = append(endpoints, m.address)
 	}
-	b, err := remote.New(endpoints, options...)
+	b, err := remote.New(endpoints, config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b

@@ -44,9 +44,9 @@ func (n *network) start(t *testing.T, address string) (*member, *host) {
 	return m, h
 }
 
-// option makes a backend use the network.
-func (n *network) option() remote.Option {
-	return remote.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+// config makes a backend use the network.
+func (n *network) config() remote.Config {
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		n.mu.Lock()
 		h := n.hosts[address]
 		n.mu.Unlock()
@@ -59,7 +59,8 @@ func (n *network) option() remote.Option {
 		}
 		conn, err := h.DialContext(ctx)
 		return &hostConn{Conn: conn, host: h, closed: make(chan struct{})}, err
-	}))
+	}
+	return remote.Config{Dial: []grpc.DialOption{grpc.WithContextDialer(dial)}}
 }
 
 // stop stops the member like SIGSTOP: the kernel accepts its connections and what is sent on

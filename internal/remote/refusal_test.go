@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/remote"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -30,7 +31,7 @@ func TestReportRefusal(t *testing.T) {
 	t.Parallel()
 	follower, leading := startMember(t), startMember(t)
 	follower.set(func() { follower.refuseReports = &wire.NotLeaderError{Leader: leading.address, Text: "not the leader"} })
-	b := backend(t, nil, follower)
+	b := backend(t, remote.Config{}, follower)
 	refusal := engine.Refusal{Resource: "orders", Token: 7, Mark: 9, Gate: "sql", Reason: "stale", Holder: "worker-1"}
 	require.NoError(t, b.ReportRefusal(bounded(t), refusal))
 	leading.mu.Lock()

@@ -20,7 +20,7 @@ import (
 // member.
 func (c *cluster) followed(t *testing.T) (*remote.Backend, int) {
 	t.Helper()
-	b, err := remote.New(c.addresses(), c.network.option())
+	b, err := remote.New(c.addresses(), c.network.config())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	require.NoError(t, b.AwaitTopology(limited(t)))

@@ -95,7 +95,7 @@ func calls(m *member) []string {
 func TestSession(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(7)
-	s, _, lost := openSession(t, backend(t, nil, m))
+	s, _, lost := openSession(t, backend(t, remote.Config{}, m))
 	grant, err := s.Acquire(bounded(t), one(1))
 	require.NoError(t, err)
 	require.Equal(t, fencing.Token(7), grant.Token)
@@ -116,7 +116,7 @@ func TestRedirectToTheLeader(t *testing.T) {
 	follower, lead := startMember(t), startMember(t)
 	follower.answer = fails(&wire.NotLeaderError{Leader: lead.address, Text: "not the leader"})
 	lead.answer = leader(3)
-	s, _, _ := openSession(t, backend(t, nil, follower))
+	s, _, _ := openSession(t, backend(t, remote.Config{}, follower))
 	grant, err := s.Acquire(bounded(t), one(1))
 	require.NoError(t, err)
 	require.Equal(t, fencing.Token(3), grant.Token)
@@ -130,7 +130,7 @@ func TestSearchDuringAnElection(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.answer = fails(&wire.NotLeaderError{Text: "no leader"})
 	b.answer = fails(&wire.NotLeaderError{Text: "no leader"})
-	service := backend(t, []remote.Option{remote.WithTimeout(testTimeout)}, a, b)
+	service := backend(t, remote.Config{Timeout: testTimeout}, a, b)
 	opened := make(chan error, 1)
 	go func() {
 		_, err := service.Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
@@ -149,7 +149,7 @@ func TestMembersThatNameEachOther(t *testing.T) {
 	b.answer = fails(&wire.NotLeaderError{Leader: a.address, Text: "a leads"})
 	ctx, cancel := context.WithTimeout(bounded(t), 300*time.Millisecond)
 	defer cancel()
-	_, err := backend(t, nil, a, b).Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+	_, err := backend(t, remote.Config{}, a, b).Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 	require.Error(t, err)
 	require.Less(t, len(calls(a))+len(calls(b)), 15, "pauses of 20, 40, 80 and 100 ms after the first tries")
 }
@@ -159,10 +159,10 @@ func TestSearchEndsWithTheTimeout(t *testing.T) {
 	a.answer = fails(&wire.NotLeaderError{Text: "no leader is known"})
 	down := startMember(t)
 	down.server.Stop()
-	_, err := backend(t, []remote.Option{remote.WithTimeout(5 * time.Second)}, a, down).
+	_, err := backend(t, remote.Config{Timeout: 5 * time.Second}, a, down).
 		Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 	require.ErrorIs(t, err, wire.ErrNotLeader, "the answer of a member is more telling than one that is down")
-	_, err = backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, down).
+	_, err = backend(t, remote.Config{Timeout: 300 * time.Millisecond}, down).
 		Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, down.address)
@@ -173,7 +173,7 @@ func TestSearchEndsWithTheTimeout(t *testing.T) {
 func TestLostAnswerIsUncertain(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, _, lost := openSession(t, backend(t, nil, m))
+	s, _, lost := openSession(t, backend(t, remote.Config{}, m))
 	m.set(func() {
 		answer := m.answer
 		m.answer = func(op *pb.Operation) *pb.Answer {
@@ -202,7 +202,7 @@ func TestLostAnswerIsUncertain(t *testing.T) {
 func TestAttachReportsLostGrants(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, _, lost := openSession(t, backend(t, nil, m))
+	s, _, lost := openSession(t, backend(t, remote.Config{}, m))
 	for nonce := range engine.Nonce(2) {
 		_, err := s.Acquire(bounded(t), one(nonce+1))
 		require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestSessionIsToldThatItsConnectionDropped(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
 	told := make(chan struct{}, 1)
-	_, err := backend(t, nil, m).Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
+	_, err := backend(t, remote.Config{}, m).Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
 		Disconnected: func() { told <- struct{}{} }})
 	require.NoError(t, err)
 	require.Empty(t, told)
@@ -244,7 +244,7 @@ func TestSessionIsToldThatItsConnectionDropped(t *testing.T) {
 func TestSessionThatTheLeaderDoesNotKnowIsLost(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, _, lost := openSession(t, backend(t, nil, m))
+	s, _, lost := openSession(t, backend(t, remote.Config{}, m))
 	_, err := s.Acquire(bounded(t), one(1))
 	require.NoError(t, err)
 	m.set(func() { m.answer = fails(engine.ErrNotHeld) })
@@ -259,7 +259,7 @@ func TestSessionThatTheLeaderDoesNotKnowIsLost(t *testing.T) {
 func TestNotices(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, id, lost := openSession(t, backend(t, nil, m))
+	s, id, lost := openSession(t, backend(t, remote.Config{}, m))
 	for nonce := range engine.Nonce(2) {
 		_, err := s.Acquire(bounded(t), one(nonce+1))
 		require.NoError(t, err)
@@ -300,7 +300,7 @@ func TestNotices(t *testing.T) {
 func TestSilentMemberIsAbandoned(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, _, _ := openSession(t, backend(t, nil, m))
+	s, _, _ := openSession(t, backend(t, remote.Config{}, m))
 	m.set(func() { m.answer = nil })
 	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
 	defer cancel()
@@ -318,13 +318,13 @@ func TestSilentMemberIsAbandoned(t *testing.T) {
 func TestUnauthenticatedCaller(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.rejects, b.rejects = wire.ErrUnauthenticated, wire.ErrUnauthenticated
-	_, err := backend(t, nil, a, b).Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+	_, err := backend(t, remote.Config{}, a, b).Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 	require.ErrorIs(t, err, engine.ErrInvalid, "a retry cannot help")
 
 	knows := startMember(t)
 	knows.answer = leader(1)
-	openSession(t, backend(t, nil, a, knows)) // one member may not have read its users yet
+	openSession(t, backend(t, remote.Config{}, a, knows)) // one member may not have read its users yet
 }
 
 func TestInspectAndWatch(t *testing.T) {
@@ -337,7 +337,7 @@ func TestInspectAndWatch(t *testing.T) {
 		}
 		return wire.FromStatusOf(status, time.Time{}), nil
 	}
-	b := backend(t, nil, m)
+	b := backend(t, remote.Config{}, m)
 	status, err := b.Inspect(bounded(t), "a")
 	require.NoError(t, err)
 	require.Empty(t, status.Holders)

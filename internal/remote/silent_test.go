@@ -64,7 +64,7 @@ func (c *cluster) dial(t *testing.T, mode engine.Mode) *lease.Client {
 	var b *remote.Backend
 	for b == nil || mode == engine.Efficiency && b.FirstEfficiencyMember() != c.members[0].address {
 		var err error
-		b, err = remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.option())
+		b, err = remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.config())
 		require.NoError(t, err)
 	}
 	engines := engine.Backend(b)
@@ -345,7 +345,7 @@ func TestBlackHoledAddresses(t *testing.T) {
 					_, err := client.Acquire(limited(t), "a")
 					return err
 				})
-				b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.option())
+				b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.config())
 				require.NoError(t, err)
 				within(t, "the topology", func() error { return b.AwaitTopology(limited(t)) })
 				require.NoError(t, b.Close())
@@ -357,7 +357,7 @@ func TestBlackHoledAddresses(t *testing.T) {
 // A client follows the topology of another member when the one that it follows is stopped.
 func TestTopologyOfAStoppedMember(t *testing.T) {
 	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
-		b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.option())
+		b, err := remote.New([]string{c.members[0].address, c.members[1].address, c.members[2].address}, c.network.config())
 		require.NoError(t, err)
 		require.NoError(t, b.AwaitTopology(limited(t)))
 		time.Sleep(time.Minute)
@@ -459,7 +459,7 @@ func TestRedirectToASilentLeader(t *testing.T) {
 // messages.
 func TestSlowHooksAreNotSilence(t *testing.T) {
 	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
-		b, err := remote.New(c.addresses(), c.network.option())
+		b, err := remote.New(c.addresses(), c.network.config())
 		require.NoError(t, err)
 		block := make(chan struct{})
 		end := sync.OnceFunc(func() { close(block) })

@@ -28,7 +28,7 @@ func TestAnswersReachTheirCallers(t *testing.T) {
 		}
 		return &pb.Answer{}
 	}
-	s, _, _ := openSession(t, backend(t, nil, m))
+	s, _, _ := openSession(t, backend(t, remote.Config{}, m))
 	var callers sync.WaitGroup
 	for worker := range 16 {
 		callers.Go(func() {
@@ -54,7 +54,7 @@ func TestAnswersReachTheirCallers(t *testing.T) {
 func TestCallersDoNotWaitForAMemberThatDoesNotRead(t *testing.T) {
 	m := startMember(t)
 	m.answer = leader(1)
-	s, _, _ := openSession(t, backend(t, nil, m))
+	s, _, _ := openSession(t, backend(t, remote.Config{}, m))
 	stalled, resume := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(resume) })
 	m.set(func() {
@@ -89,7 +89,7 @@ func TestCallersDoNotWaitForAMemberThatDoesNotRead(t *testing.T) {
 // within the timeout is not used for the next call.
 func TestUnansweredOperationClosesTheConnection(t *testing.T) {
 	m := startMember(t)
-	b := backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, m)
+	b := backend(t, remote.Config{Timeout: 300 * time.Millisecond}, m)
 	open := func() error {
 		_, err := b.Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 		return err
@@ -109,7 +109,7 @@ func TestUnansweredOperationClosesTheConnection(t *testing.T) {
 func BenchmarkSession(b *testing.B) {
 	m := startMember(b)
 	m.answer = leader(1)
-	backend := backend(b, nil, m)
+	backend := backend(b, remote.Config{}, m)
 	s, err := backend.Open(b.Context(), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour})
 	require.NoError(b, err)
 	var nonce atomic.Uint64

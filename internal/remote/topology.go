@@ -93,7 +93,7 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 			return engine.Special("read the policies: "+err.Error(), errors.Join(engine.ErrInvalid, err))
 		}
 		if late == nil {
-			timer := time.NewTimer(b.settings.timeout)
+			timer := time.NewTimer(b.settings.Timeout)
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -101,7 +101,7 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		case <-changed:
 		case <-late:
 			return fmt.Errorf("%w: none of %v sent its policies within %v%s", wire.ErrUnreachable,
-				b.settings.endpoints, b.settings.timeout, b.topology.lastFailure())
+				b.settings.endpoints, b.settings.Timeout, b.topology.lastFailure())
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():

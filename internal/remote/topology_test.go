@@ -17,7 +17,7 @@ func version(n uint64) *engine.Topology { return &engine.Topology{Version: n, Re
 func TestTopologyFollowsAnyMember(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.topology, b.topology = version(0), version(0)
-	service := backend(t, nil, a, b)
+	service := backend(t, remote.Config{}, a, b)
 	require.NoError(t, service.AwaitTopology(bounded(t)), "version 0 is a topology")
 
 	waiting := make(chan engine.Topology, 1)
@@ -55,26 +55,26 @@ func TestTopologyFollowsAnyMember(t *testing.T) {
 
 func TestAwaitTopologyReturnsErrors(t *testing.T) {
 	silent := startMember(t)
-	service := backend(t, []remote.Option{remote.WithTimeout(100 * time.Millisecond)}, silent)
+	service := backend(t, remote.Config{Timeout: 100 * time.Millisecond}, silent)
 	err := service.AwaitTopology(bounded(t))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, silent.address)
 
 	rejecting := startMember(t)
 	rejecting.rejects = wire.ErrUnauthenticated
-	service = backend(t, nil, rejecting)
+	service = backend(t, remote.Config{}, rejecting)
 	require.ErrorIs(t, service.AwaitTopology(bounded(t)), engine.ErrInvalid, "waiting cannot help")
 
 	accepting := startMember(t)
 	accepting.topology = version(1)
-	require.NoError(t, backend(t, nil, rejecting, accepting).AwaitTopology(bounded(t)),
+	require.NoError(t, backend(t, remote.Config{}, rejecting, accepting).AwaitTopology(bounded(t)),
 		"one member that accepts the caller is enough")
 }
 
 func TestRefreshTopologyFollowsAnotherMember(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.topology, b.topology = version(1), version(1)
-	service := backend(t, nil, a, b)
+	service := backend(t, remote.Config{}, a, b)
 	require.NoError(t, service.AwaitTopology(bounded(t)))
 	stuck, other := a, b
 	if b.watchers() > 0 {
@@ -94,7 +94,7 @@ func TestRefreshTopologyFollowsAnotherMember(t *testing.T) {
 func TestUserFromAMemberThatIsBehind(t *testing.T) {
 	m := startMember(t)
 	m.topology = &engine.Topology{Version: 5, Ready: true, User: "alice"}
-	service := backend(t, nil, m)
+	service := backend(t, remote.Config{}, m)
 	require.NoError(t, service.AwaitTopology(bounded(t)))
 	m.set(func() { m.topology = &engine.Topology{Version: 3, User: "bob"} })
 	eventually(t, "the other user is known", func() bool { return service.Topology().User == "bob" })

@@ -223,7 +223,7 @@ func answers(t *testing.T, response *http.Response, want int) error {
 func TestAuditOfSessionStreams(t *testing.T) {
 	t.Parallel()
 	s := startAudited(t)
-	backend := newClient(t, []string{s.Address()}, remote.WithSecret(s.alice))
+	backend := newClientWith(t, []string{s.Address()}, remote.Config{Secret: s.alice})
 	open := func(ttl time.Duration) engine.Session {
 		session, err := backend.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
 		require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestAuditOfSessionStreams(t *testing.T) {
 	// The first session is not renewed.
 	waited, err := second.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: names, Holder: "second", Wait: true})
 	require.NoError(t, err)
-	bob := newClient(t, []string{s.Address()}, remote.WithSecret(s.bobs))
+	bob := newClientWith(t, []string{s.Address()}, remote.Config{Secret: s.bobs})
 	session, err := bob.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
 	require.NoError(t, err)
 	_, err = session.Acquire(testContext(t), engine.Request{Nonce: 1, Resources: names})
@@ -284,7 +284,7 @@ func TestAuditOfEfficiencyMode(t *testing.T) {
 	unary, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, &pb.AcquireRequest{Resource: "fast/1", Wait: "2m",
 		Holder: "h"})
 	require.NoError(t, err)
-	session, err := newClient(t, []string{s.Address()}, remote.WithSecret(s.alice)).Efficiency().Open(ctx,
+	session, err := newClientWith(t, []string{s.Address()}, remote.Config{Secret: s.alice}).Efficiency().Open(ctx,
 		engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 	require.NoError(t, err)
 	streamed, err := session.Acquire(ctx, engine.Request{Nonce: 1, Resources: []fencing.Resource{"fast/2"}, Holder: "h"})
@@ -335,11 +335,11 @@ func TestAuditOfForwardedCalls(t *testing.T) {
 //	go test -run '^$' -bench Audit ./internal/server
 func BenchmarkAudit(b *testing.B) {
 	on := startAudited(b)
-	alice := newClient(b, []string{on.Address()}, remote.WithSecret(on.alice))
+	alice := newClientWith(b, []string{on.Address()}, remote.Config{Secret: on.alice})
 	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(on.alice)},
 		Rules: auth.AdminRules()}})
 	off := startServer(b, func(c *server.Config) { c.Users = users })
-	unaudited := newClient(b, []string{off.Address()}, remote.WithSecret(on.alice))
+	unaudited := newClientWith(b, []string{off.Address()}, remote.Config{Secret: on.alice})
 	for _, callers := range []int{1, 64} {
 		for name, backend := range map[string]*remote.Backend{"on": alice, "off": unaudited} {
 			b.Run(fmt.Sprintf("%s/callers=%d", name, callers), func(b *testing.B) {

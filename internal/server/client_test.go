@@ -86,7 +86,7 @@ func TestLossWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	proxy := newProxy(t, s.Address())
-	away := newClient(t, []string{proxy.listener.Addr().String()}, remote.WithTimeout(5*time.Second))
+	away := newClientWith(t, []string{proxy.listener.Addr().String()}, remote.Config{Timeout: 5 * time.Second})
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 10 * time.Minute,
 		Lost: func(n engine.Nonce, err error) {
@@ -130,7 +130,7 @@ func TestExpiryWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	proxy := newProxy(t, s.Address())
-	away := newClient(t, []string{proxy.listener.Addr().String()}, remote.WithTimeout(time.Second))
+	away := newClientWith(t, []string{proxy.listener.Addr().String()}, remote.Config{Timeout: time.Second})
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 10 * time.Second,
 		Lost: func(n engine.Nonce, _ error) { lost <- n }})
@@ -210,8 +210,8 @@ func slowClient(t testing.TB, address string) (*remote.Backend, *slowNetwork) {
 		}
 		return slowStream{s, network}, nil
 	}
-	return newClient(t, []string{address}, remote.WithTimeout(time.Minute),
-		remote.WithDialOptions(grpc.WithChainStreamInterceptor(intercept))), network
+	return newClientWith(t, []string{address}, remote.Config{Timeout: time.Minute,
+		Dial: []grpc.DialOption{grpc.WithChainStreamInterceptor(intercept)}}), network
 }
 
 type slowStream struct {

@@ -154,7 +154,7 @@ func TestFollowerWaitsForTheNextLeader(t *testing.T) {
 func TestHolderReconnectsAfterAFailover(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, engine.Fleet{})
-	client, err := lease.New(newClient(t, c.endpoints(), remote.WithTimeout(time.Minute)))
+	client, err := lease.New(newClientWith(t, c.endpoints(), remote.Config{Timeout: time.Minute}))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close(context.Background()) })
 	l, err := client.Acquire(t.Context(), "a", lease.WithTTL(time.Hour))
@@ -252,7 +252,7 @@ func TestConformanceWhileLeadersAreKilled(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 			t.Parallel()
 			return leasetest.Subject{
-				Backend: func() engine.Backend { return newClient(t, c.endpoints(), remote.WithTimeout(time.Minute)) },
+				Backend: func() engine.Backend { return newClientWith(t, c.endpoints(), remote.Config{Timeout: time.Minute}) },
 				Mode:    engine.Correctness,
 				TTL:     suiteTTL,
 				FIFO:    true,
@@ -280,7 +280,7 @@ func TestOneHolderWhileLeadersAreKilled(t *testing.T) {
 		wg     sync.WaitGroup
 	)
 	for range clients {
-		client, err := lease.New(newClient(t, c.endpoints(), remote.WithTimeout(time.Minute)),
+		client, err := lease.New(newClientWith(t, c.endpoints(), remote.Config{Timeout: time.Minute}),
 			lease.WithPolicies(engine.Policy{TTL: suiteTTL}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Close(context.Background())) })

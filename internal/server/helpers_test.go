@@ -59,9 +59,14 @@ func busyTimeout(fleet engine.Fleet) time.Duration {
 }
 
 // newClient returns a client of the service, as another process would have it.
-func newClient(t testing.TB, endpoints []string, options ...remote.Option) *remote.Backend {
+func newClient(t testing.TB, endpoints []string) *remote.Backend {
 	t.Helper()
-	b, err := remote.New(endpoints, options...)
+	return newClientWith(t, endpoints, remote.Config{})
+}
+
+func newClientWith(t testing.TB, endpoints []string, config remote.Config) *remote.Backend {
+	t.Helper()
+	b, err := remote.New(endpoints, config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b

@@ -46,7 +46,7 @@ func TestTLS(t *testing.T) {
 	own, pool := certificate(t)
 	s := startServer(t, func(c *server.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{own}} })
 
-	backend := newClient(t, []string{s.Address()}, remote.WithTLS(&tls.Config{RootCAs: pool}))
+	backend := newClientWith(t, []string{s.Address()}, remote.Config{TLS: &tls.Config{RootCAs: pool}})
 	session, err := backend.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, session.Close(testContext(t)))
@@ -62,10 +62,10 @@ func TestTLS(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 
-	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second)).Inspect(testContext(t), "a")
+	_, err = newClientWith(t, []string{s.Address()}, remote.Config{Timeout: time.Second}).Inspect(testContext(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "the port serves TLS only")
-	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second),
-		remote.WithTLS(&tls.Config{})).Inspect(testContext(t), "a")
+	_, err = newClientWith(t, []string{s.Address()},
+		remote.Config{Timeout: time.Second, TLS: &tls.Config{}}).Inspect(testContext(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "the client does not trust the certificate")
 }
 

@@ -254,7 +254,7 @@ func TestRemovedSecret(t *testing.T) {
 func TestClientSendsSecret(t *testing.T) {
 	t.Parallel()
 	s, users, text := startWithUser(t)
-	backend := newClient(t, []string{s.Address()}, remote.WithSecret(text))
+	backend := newClientWith(t, []string{s.Address()}, remote.Config{Secret: text})
 	locks, err := lease.New(backend)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close(context.Background()) })
@@ -264,8 +264,8 @@ func TestClientSendsSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, held.Release(testContext(t)))
 
-	for _, options := range [][]remote.Option{nil, {remote.WithSecret(secret.New())}} {
-		wrong := newClient(t, []string{s.Address()}, options...)
+	for _, text := range []string{"", secret.New()} {
+		wrong := newClientWith(t, []string{s.Address()}, remote.Config{Secret: text})
 		_, err = wrong.Inspect(testContext(t), "a")
 		require.ErrorIs(t, err, wire.ErrUnauthenticated)
 		locks, err := lease.New(wrong)
@@ -349,15 +349,15 @@ func TestClientTriesMembersThatKnowIt(t *testing.T) {
 	old, _, _ := startWithUser(t)
 	reloaded, _, text := startWithUser(t)
 	endpoints := []string{old.Address(), reloaded.Address()}
-	_, err := newClient(t, endpoints, remote.WithSecret(text)).Inspect(testContext(t), "a")
+	_, err := newClientWith(t, endpoints, remote.Config{Secret: text}).Inspect(testContext(t), "a")
 	require.NoError(t, err)
-	locks, err := lease.New(newClient(t, endpoints, remote.WithSecret(text)))
+	locks, err := lease.New(newClientWith(t, endpoints, remote.Config{Secret: text}))
 	require.NoError(t, err)
 	held, err := locks.Acquire(testContext(t), "a")
 	require.NoError(t, err)
 	require.NoError(t, held.Release(testContext(t)))
 	require.NoError(t, locks.Close(testContext(t)))
-	unknown := newClient(t, endpoints, remote.WithSecret(secret.New()))
+	unknown := newClientWith(t, endpoints, remote.Config{Secret: secret.New()})
 	_, err = unknown.Inspect(context.Background(), "a") // no deadline: the call must not wait
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }

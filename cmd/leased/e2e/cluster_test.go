@@ -168,7 +168,7 @@ func TestKillEachMember(t *testing.T) {
 
 // goClient does the work of the shell script in this process.
 func (c *trio) goClient(ctx context.Context, journal, counter string, finished func(error)) {
-	backend, err := remote.New(c.apis)
+	backend, err := remote.New(c.apis, remote.Config{})
 	if err != nil {
 		finished(err)
 		return

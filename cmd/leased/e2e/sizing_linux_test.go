@@ -76,7 +76,7 @@ func measureSize(t *testing.T, locks, sessions int) {
 func hold(t *testing.T, apis []string, locks, sessions int) {
 	t.Helper()
 	const callers = 256
-	backend, err := remote.New(apis)
+	backend, err := remote.New(apis, remote.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { backend.Close() })
 	next := make(chan int)

@@ -34,7 +34,7 @@ func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s is not a number: only `leased demo pause` runs this command", envAmount)
 	}
-	backend, err := remote.New([]string{os.Getenv(envEndpoint)})
+	backend, err := remote.New([]string{os.Getenv(envEndpoint)}, remote.Config{})
 	if err != nil {
 		return err
 	}
