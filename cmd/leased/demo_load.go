@@ -17,16 +17,11 @@ import (
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/cmd/leased/internal/demo"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/storagegate"
 )
 
 // stopTimeout bounds how long the demo waits for its last releases.
 const stopTimeout = 5 * time.Second
-
-// holdWait bounds how long the paused writer waits for its lock.
-const holdWait = 30 * time.Second
 
 // loadFlags are the flags of demo load.
 type loadFlags struct {
@@ -69,8 +64,7 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 		defer cancel()
 		_ = connected.Close(closing) // sessions expire by themselves
 	}()
-	load := &demo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Hold: f.hold,
-		Refused: refused(connected), Out: out}
+	load := &demo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Out: out}
 	fmt.Fprintf(out, "starting %d workers that acquire locks below %q, %s\n", f.workers, f.prefix, fast)
 	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n",
 		selfCommand(), f.page())
@@ -92,14 +86,6 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "failed calls by code: %s\n", strings.Join(parts, ", "))
 	}
 	return context.Cause(ctx)
-}
-
-// hold acquires a lock without a client that would renew or release the lease.
-func (f *loadFlags) hold(ctx context.Context, resource fencing.Resource, holder string,
-	ttl time.Duration) (fencing.Token, error) {
-	got, err := f.access.acquire(ctx, &pb.AcquireRequest{Resource: string(resource), Holder: holder, Ttl: ttl.String(),
-		Wait: holdWait.String()})
-	return fencing.Token(got.GetToken()), err
 }
 
 // page returns the address of the dashboard of the first member.
@@ -137,12 +123,4 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 	}
 	prefixes := strings.Join(demo.FastPrefixes(f.prefix), " and ")
 	return fmt.Sprintf("those below %s in efficiency mode%s", prefixes, when), nil
-}
-
-// refused returns a function that reports a refused write to the service.
-func refused(c *lease.Client) func(context.Context, *fencing.StaleError, string) error {
-	return func(ctx context.Context, stale *fencing.StaleError, holder string) error {
-		return c.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark,
-			Gate: "memory", Reason: storagegate.Stale.String(), Holder: holder})
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -32,18 +33,13 @@ const (
 
 // Load is the demo.
 type Load struct {
-	// Client acquires the locks.
+	// Client acquires the locks, and reports the writes that the gate refused.
 	Client *lease.Client
 	// Workers is the number of workers of all teams, in addition to the holder of the
 	// blocked lock, its queue and the two writers.
 	Workers int
 	// Prefix starts the names of all locks.
 	Prefix string
-	// Hold acquires a lock for a process that is paused afterwards: nobody renews or
-	// releases the lease, so it expires.
-	Hold func(ctx context.Context, resource fencing.Resource, holder string, ttl time.Duration) (fencing.Token, error)
-	// Refused reports a write that the gate refused to the service.
-	Refused func(ctx context.Context, stale *fencing.StaleError, holder string) error
 	// Out receives a line for each refused write, and for the first failure with each code.
 	Out io.Writer
 
@@ -162,11 +158,13 @@ func (d *Load) pauses(ctx context.Context) {
 func (d *Load) pausedWrite(ctx context.Context) error {
 	const first, second = "ledger-1", "ledger-2"
 	resource := fencing.Resource(d.Prefix + ledgerLock)
-	late, err := d.Hold(ctx, resource, first, pausedTTL)
+	paused, err := d.Client.Acquire(ctx, resource, lease.WithHolder(first), lease.WithTTL(pausedTTL),
+		lease.WithWaitLimit(waitLimit), lease.WithoutRenewal())
 	if err != nil {
 		return err
 	}
 	d.grants.Add(1)
+	late := paused.Token()
 	if err := d.gate.Enter(ctx, resource, late); err != nil {
 		return err
 	}
@@ -188,7 +186,8 @@ func (d *Load) pausedWrite(ctx context.Context) error {
 	d.print("the lease of %s expired while it was paused; the gate refused its late write with token %d, because %s "+
 		"has written with token %d",
 		first, stale.Token, second, stale.Mark)
-	return d.Refused(ctx, stale, first)
+	return d.Client.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark,
+		Gate: "memory", Reason: storagegate.Stale.String(), Holder: first})
 }
 
 func (d *Load) write(ctx context.Context, resource fencing.Resource, token fencing.Token, text string) error {

@@ -17,6 +17,18 @@ import (
 	"github.com/leased-project/leased/raftstore/memory"
 )
 
+// service is an engine in memory that records refused writes.
+type service struct {
+	*memory.Backend
+	err     error // of reports
+	refused []engine.Refusal
+}
+
+func (s *service) ReportRefusal(_ context.Context, refusal engine.Refusal) error {
+	s.refused = append(s.refused, refusal)
+	return s.err
+}
+
 // A minute of the demo grants many locks, keeps one of them blocked, and has late writes
 // refused.
 func TestLoad(t *testing.T) {
@@ -24,27 +36,13 @@ func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, err := memory.New()
 		require.NoError(t, err)
-		client, err := lease.New(backend)
+		service := &service{Backend: backend}
+		client, err := lease.New(service)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var out strings.Builder
-		var refused []*fencing.StaleError
-		hold := func(ctx context.Context, resource fencing.Resource, holder string, ttl time.Duration) (fencing.Token,
-			error) {
-			session, err := backend.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl,
-				Clock: engine.SystemClock()})
-			require.NoError(t, err)
-			grant, err := session.Acquire(ctx, engine.Request{Nonce: 1, Resources: []fencing.Resource{resource}, Wait: true,
-				Holder: holder})
-			return grant.Token, err
-		}
-		demo := &demo.Load{Client: client, Workers: 20, Prefix: "demo/", Out: &out, Hold: hold,
-			Refused: func(_ context.Context, stale *fencing.StaleError, holder string) error {
-				require.Equal(t, "ledger-1", holder)
-				refused = append(refused, stale)
-				return nil
-			}}
+		demo := &demo.Load{Client: client, Workers: 20, Prefix: "demo/", Out: &out}
 		var work sync.WaitGroup
 		work.Go(func() { demo.Run(ctx) })
 		time.Sleep(30 * time.Second)
@@ -55,12 +53,13 @@ func TestLoad(t *testing.T) {
 		began := time.Now()
 		work.Wait()
 		require.LessOrEqual(t, time.Since(began), 30*time.Second, "the end of the context ends all holds")
-		require.NotEmpty(t, refused)
-		for _, stale := range refused {
-			require.Equal(t, fencing.Resource("demo/ledger/2026"), stale.Resource)
-			require.Less(t, stale.Token, stale.Mark)
+		require.NotEmpty(t, service.refused)
+		for _, refusal := range service.refused {
+			require.Equal(t, "ledger-1", refusal.Holder)
+			require.Equal(t, fencing.Resource("demo/ledger/2026"), refusal.Resource)
+			require.Less(t, refusal.Token, refusal.Mark)
 		}
-		require.Equal(t, int64(len(refused)), demo.Totals().Refused)
+		require.Equal(t, int64(len(service.refused)), demo.Totals().Refused)
 		require.Greater(t, demo.Totals().Grants, int64(100))
 		require.NotContains(t, out.String(), "failed")
 		require.Empty(t, demo.Totals().Failures)
@@ -74,16 +73,13 @@ func TestFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, err := memory.New()
 		require.NoError(t, err)
-		client, err := lease.New(backend)
+		client, err := lease.New(&service{Backend: backend, err: lease.ErrForbidden})
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		var out strings.Builder
-		demo := &demo.Load{Client: client, Workers: 0, Prefix: "demo/", Out: &out,
-			Hold: func(context.Context, fencing.Resource, string, time.Duration) (fencing.Token, error) {
-				return fencing.None, lease.ErrForbidden
-			}}
-		demo.Run(ctx)
+		demo := &demo.Load{Client: client, Workers: 0, Prefix: "demo/", Out: &out}
+		demo.Run(ctx) // a pause of 3 s every 8 s
 		require.Equal(t, map[string]int64{"forbidden": 4}, demo.Totals().Failures)
 		require.Equal(t, 1, strings.Count(out.String(), "the paused writer failed: "), out.String())
 		require.NoError(t, client.Close(t.Context()))
