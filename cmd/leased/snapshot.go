@@ -15,6 +15,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/progress"
+	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -83,7 +84,7 @@ func keepSnapshot(c *cobra.Command, o *output, file *os.File, name string) error
 	if err := settings.Commit(file, name); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
-	return o.say(c, snapshotInfo(info), nil, "saved %s: log index %d, last token %d, %d locks", name, info.Index,
+	return o.say(c, admin.SnapshotInfo(info), nil, "saved %s: log index %d, last token %d, %d locks", name, info.Index,
 		info.LastToken, info.Counts.Locks)
 }
 
@@ -102,7 +103,7 @@ func setUpSnapshotInspect(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		m := snapshotInfo(info)
+		m := admin.SnapshotInfo(info)
 		return o.print(c, m, func(t *tabwriter.Writer) {
 			row(t, "log index", m.Index)
 			row(t, "term", m.Term)
@@ -116,13 +117,6 @@ func setUpSnapshotInspect(c *cobra.Command) {
 			row(t, "sha256", m.Sha256)
 		})
 	}
-}
-
-func snapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
-	return &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256,
-		ChainIndex: info.ChainIndex, ChainHash: info.ChainHash,
-		LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
-		Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
 }
 
 func setUpSnapshotRestore(c *cobra.Command) {

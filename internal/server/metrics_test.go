@@ -38,7 +38,7 @@ type measured struct {
 // startMeasured starts a member. Without a member to join, it creates a cluster.
 func startMeasured(t testing.TB, id string, fleet engine.Fleet, join string) *measured {
 	t.Helper()
-	m := &measured{id: id, metrics: metrics.New("1.2.3")}
+	m := &measured{id: id, metrics: metrics.New("1.2.3", "")}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s, err := server.New(server.Config{Redis: fleet, Logger: quiet, Metrics: m.metrics,

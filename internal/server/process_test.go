@@ -87,7 +87,7 @@ func runMember(text string) error {
 	}
 	var measured *metrics.Metrics
 	if !spec.Unmeasured {
-		measured = metrics.New("test")
+		measured = metrics.New("test", "")
 	}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {

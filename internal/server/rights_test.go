@@ -128,7 +128,7 @@ func TestMetricsNeedTheirRight(t *testing.T) {
 	prometheus, metricsSecret := newUser(t, "prometheus", "metrics")
 	alice, otherSecret := newUser(t, "alice", "acquire:*", "read:*", "break:*", "policy:*", "cluster")
 	users := auth.NewUsers([]auth.User{prometheus, alice})
-	s := startServer(t, func(c *server.Config) { c.Users, c.Metrics = users, metrics.New("test") })
+	s := startServer(t, func(c *server.Config) { c.Users, c.Metrics = users, metrics.New("test", "") })
 	for _, c := range []struct {
 		name, header string
 		status       int

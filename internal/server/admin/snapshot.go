@@ -27,11 +27,15 @@ func (s *Service) InspectSnapshot(stream pb.ClusterService_InspectSnapshotServer
 	if err != nil {
 		return snapshotError(err)
 	}
-	return stream.SendAndClose(&pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256,
-		ChainIndex: info.ChainIndex,
-		ChainHash:  info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation,
-		Sessions: int64(info.Counts.Sessions),
-		Locks:    int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)})
+	return stream.SendAndClose(SnapshotInfo(info))
+}
+
+// SnapshotInfo returns the message that describes a snapshot.
+func SnapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
+	return &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256,
+		ChainIndex: info.ChainIndex, ChainHash: info.ChainHash,
+		LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
+		Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
 }
 
 // RestoreSnapshot replaces the state of the cluster.

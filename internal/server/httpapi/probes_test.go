@@ -21,7 +21,7 @@ func start(t *testing.T, ready httpapi.Probes) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := httpapi.ProbeServer(ready, metrics.New("test").Handler())
+	s := httpapi.ProbeServer(ready, metrics.New("test", "").Handler())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {

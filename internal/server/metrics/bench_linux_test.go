@@ -17,7 +17,7 @@ import (
 //
 //	go test -run '^$' -bench Pair -benchtime 3000000x -cpu 1 -count 5 ./internal/server/metrics
 func BenchmarkPair(b *testing.B) {
-	m := New("test")
+	m := New("test", "")
 	hooks := m.RaftHooks()
 	granted, released := []machine.Event{{Type: machine.EventGranted}}, []machine.Event{{Type: machine.EventReleased}}
 	before := processorTime(b)

@@ -1,9 +1,9 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -37,8 +37,9 @@ type Metrics struct {
 	migrations migrations
 }
 
-// New returns the metrics of a program with this version.
-func New(version string) *Metrics {
+// New returns the metrics of a program with this version. commit is what it was built from,
+// empty if that is not known.
+func New(version, commit string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), clock: engine.MonotonicClock()}
 	r := registrar{m.registry}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -49,20 +50,8 @@ func New(version string) *Metrics {
 	m.calls = newCalls(r)
 	m.gates = newGates(r)
 	m.redis.calls, m.redis.errors = r.histograms("redis_call_seconds"), r.counters("redis_errors_total")
-	r.gauges("build_info").WithLabelValues(version, commit(), runtime.Version()).Set(1)
+	r.gauges("build_info").WithLabelValues(version, cmp.Or(commit, "unknown"), runtime.Version()).Set(1)
 	return m
-}
-
-// commit returns the commit that the program was built from, "unknown" if it is not known.
-func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
 }
 
 // Handler returns a handler of scrapes. It serves few at a time: use one for each port, so

@@ -33,7 +33,7 @@ func series(t *testing.T, g prometheus.Gatherer, name string) int {
 
 // Recording on the path of an operation allocates nothing.
 func TestRecordingAllocatesNothing(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	raft, redis := m.RaftHooks(), m.RedisHooks()
 	node := redis.Node("127.0.0.1:6379")
 	events := []machine.Event{{Type: machine.EventReleased}, {Type: machine.EventGranted}, {Type: machine.EventQueued},
@@ -62,7 +62,7 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 
 // Callers cannot add label values, whatever they send.
 func TestLabelsAreBounded(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	methods, gates := series(t, m.registry, "calls_total"), series(t, m.registry, "gate_refusals_total")
 	for i := range 1000 {
 		text := fmt.Sprint("x", i)
@@ -82,7 +82,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 // The gauges of a fleet do not keep nodes that left it.
 func TestNodesThatLeftAreForgotten(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	hooks := m.RedisHooks()
 	for i := range 10 {
 		hooks.Node(fmt.Sprint("127.0.0.1:", i)).Replied(time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/observe"
@@ -61,7 +62,7 @@ type Member struct {
 func Start(ctx context.Context, s *settings.Settings, version string, plain *slog.Logger) (*Member, error) {
 	logger := plain.With("id", s.ID)
 	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 4)}
-	m.metrics = metrics.New(version)
+	m.metrics = metrics.New(version, admin.BuildInfo(version).Commit)
 	m.policies.Store(&s.Policies)
 	var err error
 	if m.certs, err = newCertificates(s); err != nil {
