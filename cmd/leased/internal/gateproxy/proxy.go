@@ -126,9 +126,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.launch(r, unlock)
 	defer f.release()
-	writer, stop := newTimedWriter(w, p.config.ReadTimeout)
-	defer stop()
-	p.writes.ServeHTTP(writer, r.WithContext(f.ctx))
+	p.writes.ServeHTTP(timedWriter{w, p.config.ReadTimeout}, r.WithContext(f.ctx))
 	return nil
 }
 

@@ -3,6 +3,8 @@ package gateproxy
 import (
 	"net/http"
 	"time"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // timedWriter writes the response to one client. A response that is too long to
@@ -12,35 +14,28 @@ import (
 // response without the client.
 type timedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
 	timeout time.Duration
-	timer   *time.Timer
-}
-
-// expired is a deadline in the past.
-var expired = time.Unix(1, 0)
-
-// newTimedWriter wraps w. Call stop when the handler returns.
-func newTimedWriter(w http.ResponseWriter, timeout time.Duration) (writer *timedWriter, stop func()) {
-	t := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
-	t.timer = time.AfterFunc(timeout, func() { _ = t.control.SetWriteDeadline(expired) })
-	t.timer.Stop()
-	return t, func() { t.timer.Stop() }
 }
 
 // Write writes p and drops the client if that takes longer than the timeout.
-func (t *timedWriter) Write(p []byte) (int, error) {
-	t.timer.Reset(t.timeout)
-	defer t.timer.Stop()
+func (t timedWriter) Write(p []byte) (int, error) {
+	defer t.limit()()
 	return t.ResponseWriter.Write(p)
 }
 
 // FlushError flushes and drops the client if that takes longer than the timeout.
-func (t *timedWriter) FlushError() error {
-	t.timer.Reset(t.timeout)
-	defer t.timer.Stop()
-	return t.control.Flush()
+func (t timedWriter) FlushError() error {
+	defer t.limit()()
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}
+
+// limit begins a write. The upstream may pause for longer than the timeout between two
+// writes, so the returned function removes the deadline.
+func (t timedWriter) limit() func() {
+	control := http.NewResponseController(t.ResponseWriter)
+	_ = control.SetWriteDeadline(engine.MonotonicClock().Now().Time().Add(t.timeout))
+	return func() { _ = control.SetWriteDeadline(time.Time{}) }
 }
 
 // Unwrap returns the wrapped writer for http.ResponseController.
-func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
