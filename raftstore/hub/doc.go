@@ -5,8 +5,7 @@
 // waiter also checks the machine before it waits, and a leader that loses its leadership
 // redirects its waiters to the next leader.
 //
-// The nouns, in reading order: [Attempt] and [Waiters], which have no lock and no
-// goroutine, so that the simulator uses them too (waiters.go); [Listener],
-// which receives the losses of a session (listeners.go); [Hub], which adds the lock
-// and the watchers (hub.go).
+// The nouns, in reading order: [Hub], with [Wait] and [Watcher] (hub.go); [Attempt], for which
+// callers wait, and how its outcome reaches them (waiters.go); [Listener], which receives the
+// losses of a session (listeners.go).
 package hub

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +18,7 @@ import (
 // of the machine.
 type Hub struct {
 	mu        sync.Mutex
-	waiters   Waiters[*Wait]
+	waiting   map[Attempt][]*Wait
 	listeners map[engine.SessionID]map[*Listener]*registration
 	watchers  map[fencing.Resource]map[Watcher]bool
 	waits     atomic.Int64 // the number of waiters
@@ -25,7 +26,7 @@ type Hub struct {
 
 // New returns an empty Hub.
 func New() *Hub {
-	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{},
+	return &Hub{waiting: map[Attempt][]*Wait{}, listeners: map[engine.SessionID]map[*Listener]*registration{},
 		watchers: map[fencing.Resource]map[Watcher]bool{}}
 }
 
@@ -44,19 +45,13 @@ type Wait struct {
 // Leave was called before.
 func NewWait(ended func(*Wait)) *Wait { return &Wait{ended: ended} }
 
-// end returns the call that tells the caller the outcome.
-func (w *Wait) end(result machine.Result, err error) (call func()) {
-	w.Result, w.Err = result, err
-	return func() { w.ended(w) }
-}
-
 // Expect registers a caller that waits for an attempt. Check OutcomeOf afterwards: the
 // attempt may have left the queue before.
 func (h *Hub) Expect(a Attempt, w *Wait) {
 	h.waits.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters.Add(a, w)
+	h.waiting[a] = append(h.waiting[a], w)
 }
 
 // Leave ends the registration of Expect. It returns false if the wait has ended: the hub
@@ -64,8 +59,15 @@ func (h *Hub) Expect(a Attempt, w *Wait) {
 func (h *Hub) Leave(a Attempt, w *Wait) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.waiters.Remove(a, w) {
+	waits := h.waiting[a]
+	i := slices.Index(waits, w)
+	switch {
+	case i < 0:
 		return false
+	case len(waits) == 1:
+		delete(h.waiting, a)
+	default:
+		h.waiting[a] = slices.Delete(waits, i, i+1)
 	}
 	h.waits.Add(-1)
 	return true
@@ -75,19 +77,12 @@ func (h *Hub) Leave(a Attempt, w *Wait) bool {
 func (h *Hub) Abort(err error) {
 	h.mu.Lock()
 	var calls []func()
-	h.waiters.Abort(err, h.ender(&calls, engine.Instant{}))
+	for _, a := range h.attempts() {
+		calls = h.end(calls, a, machine.Result{}, err, engine.Instant{})
+	}
 	h.mu.Unlock()
 	for _, call := range calls {
 		call()
-	}
-}
-
-// ender returns a function that ends waits and appends the calls to their callers.
-func (h *Hub) ender(calls *[]func(), arrived engine.Instant) Answer[*Wait] {
-	return func(w *Wait, result machine.Result, err error) {
-		h.waits.Add(-1)
-		w.Arrived = arrived
-		*calls = append(*calls, w.end(result, err))
 	}
 }
 
@@ -158,8 +153,8 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waiters.Len() > 0 {
-		h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
+	if len(h.waiting) > 0 {
+		calls = h.answer(calls, m, c, events, arrived)
 	}
 	for i := range events {
 		e := &events[i]
@@ -213,7 +208,7 @@ func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 		}
 	}
 	h.removeEnded(now)
-	h.waiters.Restored(now, h.ender(&calls, engine.Instant{}))
+	calls = h.answerRestored(calls, now)
 	for name := range h.watchers {
 		h.notifyWatchers([]fencing.Resource{name})
 	}
@@ -261,5 +256,5 @@ func broken(c machine.Command) error {
 func (h *Hub) Idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.waiters.Len() == 0 && len(h.listeners) == 0 && len(h.watchers) == 0
+	return len(h.waiting) == 0 && len(h.listeners) == 0 && len(h.watchers) == 0
 }

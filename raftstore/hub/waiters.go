@@ -32,102 +32,66 @@ func OutcomeOf(m *machine.Machine, a Attempt) machine.Result {
 	return result
 }
 
-// Waiters are the callers that wait for queued attempts; W identifies one of
-// them. Its methods must not be called concurrently. The zero value is empty.
-type Waiters[W comparable] struct{ waiting map[Attempt][]W }
-
-// Answer is called once for each waiter whose wait ends.
-type Answer[W comparable] func(waiter W, result machine.Result, err error)
-
-// Add registers a waiter. Call OutcomeOf afterwards: the attempt may have left
-// the queue before.
-func (w *Waiters[W]) Add(a Attempt, waiter W) {
-	if w.waiting == nil {
-		w.waiting = map[Attempt][]W{}
-	}
-	w.waiting[a] = append(w.waiting[a], waiter)
-}
-
-// Remove drops a waiter that waits no longer. It returns false if there is none.
-func (w *Waiters[W]) Remove(a Attempt, waiter W) bool {
-	waiters := w.waiting[a]
-	i := slices.Index(waiters, waiter)
-	switch {
-	case i < 0:
-		return false
-	case len(waiters) == 1:
-		delete(w.waiting, a)
-	default:
-		w.waiting[a] = slices.Delete(waiters, i, i+1)
-	}
-	return true
-}
-
-// Abort answers all waiters with an error.
-func (w *Waiters[W]) Abort(err error, answer Answer[W]) {
-	for _, a := range w.attempts() {
-		w.end(a, machine.Result{}, err, answer)
-	}
-}
-
-// Len returns the number of attempts that have waiters.
-func (w *Waiters[W]) Len() int { return len(w.waiting) }
-
-// Applied answers the waiters whose attempts a command took out of the queue of
-// m: granted, or cancelled. When the last token is used up it answers all.
-func (w *Waiters[W]) Applied(m *machine.Machine, c machine.Command, events []machine.Event, answer Answer[W]) {
-	if len(w.waiting) == 0 {
-		return
-	}
+// answer ends the waits whose attempts a command took out of the queue of m: granted, or
+// cancelled. When the last token is used up it ends all. It appends the calls to their callers.
+func (h *Hub) answer(calls []func(), m *machine.Machine, c machine.Command, events []machine.Event,
+	arrived engine.Instant) []func() {
 	for i := range events {
 		e := &events[i]
 		switch e.Type {
 		case machine.EventGranted:
-			w.end(attemptOf(e), machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}, nil, answer)
+			granted := machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}
+			calls = h.end(calls, attemptOf(e), granted, nil, arrived)
 		case machine.EventCancelled:
 			result, err := cancelled(m, c, e)
-			w.end(attemptOf(e), result, err, answer)
+			calls = h.end(calls, attemptOf(e), result, err, arrived)
 		}
 	}
 	if m.LastToken() == fencing.MaxToken {
-		for _, a := range w.attempts() {
-			w.end(a, machine.Result{Code: machine.Exhausted}, nil, answer)
+		for _, a := range h.attempts() {
+			calls = h.end(calls, a, machine.Result{Code: machine.Exhausted}, nil, arrived)
 		}
 	}
+	return calls
 }
 
-// Restored answers the waiters whose attempts are not queued in m, which has
-// replaced the machine.
-func (w *Waiters[W]) Restored(m *machine.Machine, answer Answer[W]) {
-	for _, a := range w.attempts() {
-		switch result := OutcomeOf(m, a); result.Code {
+// answerRestored ends the waits whose attempts are not queued in m, which has replaced the
+// machine. It appends the calls to their callers.
+func (h *Hub) answerRestored(calls []func(), m *machine.Machine) []func() {
+	for _, a := range h.attempts() {
+		result, err := OutcomeOf(m, a), error(nil)
+		switch result.Code {
 		case machine.Queued:
+			continue
 		case machine.Granted, machine.Exhausted:
-			w.end(a, result, nil, answer)
 		case machine.NoSession:
-			w.end(a, machine.Result{}, engine.ErrExpired, answer)
+			result, err = machine.Result{}, engine.ErrExpired
 		default:
-			w.end(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; try again",
-				engine.ErrUncertain), answer)
+			result, err = machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; try again",
+				engine.ErrUncertain)
 		}
+		calls = h.end(calls, a, result, err, engine.Instant{})
 	}
+	return calls
 }
 
 // attempts returns all attempts that have waiters, in a fixed order.
-func (w *Waiters[W]) attempts() []Attempt {
-	return slices.SortedFunc(maps.Keys(w.waiting), func(a, b Attempt) int {
+func (h *Hub) attempts() []Attempt {
+	return slices.SortedFunc(maps.Keys(h.waiting), func(a, b Attempt) int {
 		return cmp.Or(bytes.Compare(a.Session[:], b.Session[:]), cmp.Compare(a.Incarnation, b.Incarnation),
 			cmp.Compare(a.Nonce, b.Nonce))
 	})
 }
 
-// end answers and drops the waiters of an attempt.
-func (w *Waiters[W]) end(a Attempt, result machine.Result, err error, answer Answer[W]) {
-	waiters := w.waiting[a]
-	delete(w.waiting, a)
-	for _, waiter := range waiters {
-		answer(waiter, result, err)
+// end ends the waits for an attempt, and appends the calls to their callers.
+func (h *Hub) end(calls []func(), a Attempt, result machine.Result, err error, arrived engine.Instant) []func() {
+	for _, w := range h.waiting[a] {
+		h.waits.Add(-1)
+		w.Result, w.Err, w.Arrived = result, err, arrived
+		calls = append(calls, func() { w.ended(w) })
 	}
+	delete(h.waiting, a)
+	return calls
 }
 
 // cancelled returns why a command took a waiter out of the queue: it was released, a copy

@@ -206,12 +206,12 @@ func TestWatchersAreNotified(t *testing.T) {
 
 // Callers that give up must not leave anything behind on the leader.
 func TestRemovedWaitersAreForgotten(t *testing.T) {
-	var w Waiters[string]
-	a := Attempt{Nonce: 1}
-	w.Add(a, "first")
-	w.Add(a, "second")
-	w.Remove(a, "first")
-	require.Equal(t, 1, w.Len(), "the second still waits")
-	w.Remove(a, "second")
-	require.Zero(t, w.Len())
+	h, a := New(), Attempt{Nonce: 1}
+	first, second := NewWait(nil), NewWait(nil)
+	h.Expect(a, first)
+	h.Expect(a, second)
+	require.True(t, h.Leave(a, first))
+	require.False(t, h.Idle(), "the second still waits")
+	require.True(t, h.Leave(a, second))
+	require.True(t, h.Idle())
 }
