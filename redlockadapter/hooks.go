@@ -51,9 +51,6 @@ func (b *Backend) NodesSeen() []NodeStatus {
 	return b.keeper.last
 }
 
-// Quorum returns the number of nodes that must agree.
-func (b *Backend) Quorum() int { return b.quorum }
-
 // reportExpired calls Expired for the leases that have expired. Another process renewed or
 // ended the rest. It returns the leases whose nodes did not answer, to be reported later.
 func (b *Backend) reportExpired(ctx context.Context, grants []*attempt) (later []*attempt) {
