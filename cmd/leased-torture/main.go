@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/proptest/torture"
 )
 
@@ -117,7 +117,7 @@ func (o *options) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("create a temporary folder: %w", err)
 	}
-	if o.Leased, err = o.findLeased(ctx, self, dir); err != nil {
+	if o.Leased, err = o.findLeased(self, dir); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	o.Scenario, o.Dir, o.Progress = torture.Scenario(o.scenario), dir, c.ErrOrStderr()
@@ -140,7 +140,7 @@ func (o *options) run(c *cobra.Command) error {
 }
 
 // findLeased returns the path of the leased program.
-func (o *options) findLeased(ctx context.Context, self, dir string) (string, error) {
+func (o *options) findLeased(self, dir string) (string, error) {
 	if o.Leased != "" {
 		return o.Leased, nil
 	}
@@ -148,11 +148,9 @@ func (o *options) findLeased(ctx context.Context, self, dir string) (string, err
 	if _, err := os.Stat(beside); err == nil {
 		return beside, nil
 	}
-	built := filepath.Join(dir, "leased")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", built,
-		"github.com/leased-project/leased/cmd/leased").CombinedOutput()
+	built, err := testserver.BuildLeased(dir)
 	if err != nil {
-		return "", fmt.Errorf("build leased: %w\n%s\ngive --leased PATH, or run this in the source folder", err, out)
+		return "", fmt.Errorf("%w\ngive --leased PATH, or run this in the source folder", err)
 	}
 	return built, nil
 }

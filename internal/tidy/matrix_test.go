@@ -116,7 +116,7 @@ var matrix = []place{
 			"storagegate/...", "fencing/...", "api/...", "internal/remote", "internal/wire", "internal/secret", "internal/load",
 			"internal/progress"},
 		inTests: append([]string{"proptest/..."}, helpers...)},
-	{folder: "cmd/leased-torture", ours: []string{"proptest/..."}, theirs: anything},
+	{folder: "cmd/leased-torture", ours: []string{"proptest/...", "internal/testserver"}, theirs: anything},
 
 	// Property tests, examples and benchmarks. Of these only proptest imports the server.
 	{folder: "proptest/...", theirs: anything,

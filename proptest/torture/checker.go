@@ -199,7 +199,7 @@ func (c *checker) closeOld(ctx context.Context) {
 func (c *checker) close(ctx context.Context, h *history) {
 	var rows, found []property.Event
 	var last int64
-	err := retry(ctx, func() (err error) {
+	err := retry(ctx, startLimit, func() (err error) {
 		if rows, last, err = c.world.database.log(ctx, h.name+"/", 0, c.world.began+wallOffset()); err != nil {
 			return err
 		}
@@ -240,7 +240,10 @@ func (c *checker) closeAll(ctx context.Context) {
 	c.waiting.Wait()
 	for name, last := range c.closed {
 		var late []property.Event
-		err := retry(ctx, func() (err error) { late, _, err = c.world.database.log(ctx, name+"/", last, 0); return err })
+		err := retry(ctx, startLimit, func() (err error) {
+			late, _, err = c.world.database.log(ctx, name+"/", last, 0)
+			return err
+		})
 		if err != nil {
 			c.fail(err)
 			return

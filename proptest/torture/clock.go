@@ -30,9 +30,9 @@ func wallOffset() time.Duration { return clockTime(unix.CLOCK_REALTIME) - monoto
 func wait(ctx context.Context, d time.Duration) bool { return engine.Sleep(ctx, d) == nil }
 
 // retry repeats a call to a server that may be down until it succeeds. It returns the
-// last error after startLimit, or when ctx ends.
-func retry(ctx context.Context, do func() error) (err error) {
-	until(ctx, startLimit, func() bool { err = do(); return err == nil })
+// last error after limit, or when ctx ends.
+func retry(ctx context.Context, limit time.Duration, do func() error) (err error) {
+	until(ctx, limit, func() bool { err = do(); return err == nil })
 	return err
 }
 

@@ -224,7 +224,7 @@ func (n *nemesis) storageFaults() []fault {
 // until it answers.
 func (n *nemesis) crash(ctx context.Context, d *database, who, note string) {
 	var gone func() bool
-	err := retry(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
+	err := retry(ctx, startLimit, func() (err error) { gone, err = d.crash(ctx); return err })
 	switch {
 	case ctx.Err() != nil:
 		return

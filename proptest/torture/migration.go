@@ -54,7 +54,7 @@ func newMigrator(c *checker) *migrator {
 
 // prepare sets the first mode of the locks.
 func (m *migrator) prepare(ctx context.Context) error {
-	return retry(ctx, func() error { return m.set(ctx, m.mode, false) })
+	return retry(ctx, startLimit, func() error { return m.set(ctx, m.mode, false) })
 }
 
 // run migrates the locks back and forth until ctx ends. The last migration may be
@@ -77,12 +77,12 @@ func (m *migrator) change(ctx context.Context) {
 	began := m.checker.world.now()
 	m.checker.happened(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix,
 		Note: "move to " + to.String()})
-	err := m.retry(ctx, func() error { return m.set(ctx, to, now) })
+	err := retry(ctx, switchLimit, func() error { return m.set(ctx, to, now) })
 	if err == nil && abort && wait(ctx, time.Duration(m.random.Int64N(int64(500*time.Millisecond)))) {
 		_ = m.abort(ctx) // it may be complete
 	}
 	if err == nil {
-		err = m.retry(ctx, func() error { return m.complete(ctx) })
+		err = retry(ctx, switchLimit, func() error { return m.complete(ctx) })
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -107,7 +107,7 @@ func (m *migrator) change(ctx context.Context) {
 
 // finish waits for a migration that was incomplete when the faults ended.
 func (m *migrator) finish(ctx context.Context) {
-	if err := m.retry(ctx, func() error { return m.complete(ctx) }); err != nil && ctx.Err() == nil {
+	if err := retry(ctx, switchLimit, func() error { return m.complete(ctx) }); err != nil && ctx.Err() == nil {
 		m.checker.violate(fmt.Sprintf("%s: incomplete %v after the last fault: %v", switchProperty, switchLimit, err))
 	}
 }
@@ -121,11 +121,6 @@ func (m *migrator) figures() Switches {
 		s.Median, s.Slowest = times[len(times)/2], times[len(times)-1]
 	}
 	return s
-}
-
-func (m *migrator) retry(ctx context.Context, do func() error) (err error) {
-	until(ctx, switchLimit, func() bool { err = do(); return err == nil })
-	return err
 }
 
 // set requests a mode. It is idempotent.
