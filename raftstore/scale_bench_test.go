@@ -37,6 +37,7 @@ func BenchmarkScale(b *testing.B) {
 				b.ReportMetric(each(logBytes), "log-B/session")
 				b.ReportMetric(float64(took.Microseconds())/1000, "takeover-ms")
 				measureRenewals(b, n, open)
+				measureDue(b, n, open)
 				measureState(b, n)
 				measureScan(b, n, sessions)
 				b.ReportMetric(0, "ns/op") // of everything together: of no interest
@@ -104,6 +105,24 @@ func measureRenewals(b *testing.B, n *Node, open []machine.OpenedSession) {
 		}
 	}
 	b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(len(open)), "renewal-ns")
+}
+
+// measureDue renews each session and looks at all deadlines when the first ones of the takeover have passed. It
+// reports the processor time of the longest step, for which renewals and the entries of other clients wait.
+func measureDue(b *testing.B, n *Node, open []machine.OpenedSession) {
+	term, now := n.leading.Load(), n.config.Clock.Now()
+	for i := range open {
+		require.True(b, term.lessor.Renew(now.Add(time.Hour/2), open[i].ID, open[i].Incarnation, 0))
+	}
+	heapInUse() // so that garbage of the renewals is not collected meanwhile
+	longest, steps := time.Duration(0), 0
+	for wait := time.Duration(0); wait == 0; steps++ {
+		before := cpuTime(b)
+		_, wait = term.lessor.Due(now.Add(time.Hour + time.Minute))
+		longest = max(longest, cpuTime(b)-before)
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1000, "due-step-ms")
+	b.ReportMetric(float64(steps), "due-steps")
 }
 
 // measureState takes a snapshot and restores it, as a member that restarts does.

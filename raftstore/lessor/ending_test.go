@@ -70,6 +70,35 @@ func TestExpiriesAreSpread(t *testing.T) {
 	require.Equal(t, 10*time.Second, wait)
 }
 
+// All sessions of a takeover have the same deadline. When it passes, those that were renewed since
+// get their later one in several steps, between which others are renewed.
+func TestRenewedSessionsAreVisitedInPieces(t *testing.T) {
+	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
+	const sessions = 2*lessor.MaxVisits + 1
+	for i := range sessions {
+		id := engine.SessionID{byte(i >> 8), byte(i)}
+		l.Adopt(opened(id, 1))
+		require.True(t, l.Renew(at(5*time.Second), id, 1, 0))
+	}
+	for step := range 3 {
+		commands, wait := l.Due(at(11 * time.Second))
+		require.Empty(t, commands)
+		if step < 2 {
+			require.Zero(t, wait, "after step %d there are more", step)
+		} else {
+			require.Equal(t, 4*time.Second, wait)
+		}
+	}
+	require.Equal(t, sessions, l.Pending())
+	last := 0
+	for wait := time.Duration(0); wait == 0; {
+		var commands []machine.Command
+		commands, wait = l.Due(at(15 * time.Second))
+		last += len(commands)
+	}
+	require.Equal(t, sessions, last, "all of them expire at their later deadline")
+}
+
 // A session that is opened again before it is adopted keeps the time that the new leader
 // owes it, and its TTL.
 func TestAdoptedSessionKeepsItsTime(t *testing.T) {

@@ -23,6 +23,9 @@ const (
 	// MaxDue bounds the commands that Due returns, so that others' commands come between
 	// those of many sessions that end together.
 	MaxDue = 500
+	// MaxVisits bounds the deadlines that Due looks at. One TTL after a takeover it finds the first
+	// deadline of every session, most of which were renewed since.
+	MaxVisits = 2000
 )
 
 // Lessor keeps the deadlines of one leadership. Its methods must not be called
@@ -191,21 +194,26 @@ func (l *Lessor) Sessions() int { return len(l.sessions) }
 func (l *Lessor) Pending() int { return len(l.deadlines) }
 
 // Due returns the commands whose deadline has passed, at most MaxDue of them, and how long
-// to wait before the next call. Commit them before the next call: others' commands then come
-// in between, and a session that waits for its expiry can still be renewed. Each command is
-// returned once; report it to Failed if it was not committed. From here on the session of an
-// Expire is not renewed.
+// to wait before the next call, which is 0 if there may be more. Commit them before the next
+// call: others' commands then come in between, and a session that waits for its expiry can
+// still be renewed. Each command is returned once; report it to Failed if it was not committed.
+// From here on the session of an Expire is not renewed.
 func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.Duration) {
 	at := now.Time()
-	for len(commands) < MaxDue && len(l.deadlines) > 0 && !l.deadlines[0].at.After(at) {
-		d := heap.Pop(&l.deadlines).(*deadline)
-		if d.command != nil {
-			commands = append(commands, d.command)
+	for visits := 0; visits < MaxVisits && len(commands) < MaxDue; visits++ {
+		if len(l.deadlines) == 0 || l.deadlines[0].at.After(at) {
+			break
+		}
+		d := l.deadlines[0]
+		s := l.sessions[d.session] // remove deletes both together; nil for a command
+		if d.command == nil && !s.expiring && s.deadline.After(at) {
+			d.at = s.deadline // renewed since
+			heap.Fix(&l.deadlines, 0)
 			continue
 		}
-		s := l.sessions[d.session] // remove deletes both together
-		if !s.expiring && s.deadline.After(at) {
-			l.schedule(d.session, s, s.deadline) // renewed since
+		heap.Pop(&l.deadlines)
+		if d.command != nil {
+			commands = append(commands, d.command)
 			continue
 		}
 		s.expiring, s.next = true, nil
