@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +223,43 @@ func TestNewLeaderAdoptsSessionsInPieces(t *testing.T) {
 	n.adoptSessions(term)
 	require.Equal(t, sessions-1, term.lessor.Sessions())
 	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1], 0), engine.ErrExpired)
+	require.True(t, n.retire())
+}
+
+// A new leader starts lock-delays in pieces, too: the end of one session may begin one for each of its locks.
+func TestNewLeaderAdoptsDelaysInPieces(t *testing.T) {
+	n := newBareNode()
+	n.retire()
+	const delays = 2*adoptPiece + 1
+	id := engine.NewSessionID()
+	n.fsm.Read(func(m *machine.Machine) {
+		m.Apply(&machine.SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}})
+		opened, _ := m.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
+		for i := range delays {
+			m.Apply(&machine.Acquire{Session: id, Incarnation: opened.Incarnation, Request: engine.Request{
+				Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(strconv.Itoa(i))}}})
+		}
+		m.Apply(&machine.Expire{Session: id, Incarnation: opened.Incarnation, Generation: m.Generation()})
+		m.Apply(&machine.EndRequests{Max: delays})
+	})
+	var term *leadership
+	n.fsm.Read(func(m *machine.Machine) {
+		term = n.newLeadership(m, n.config.Clock.Now())
+		require.Zero(t, term.lessor.Pending())
+		require.True(t, term.adopt(m))
+		require.Equal(t, adoptPiece, term.lessor.Pending(), "one piece under the lock of the machine")
+	})
+	n.leading.Store(term)
+	n.adoptSessions(term)
+	require.Equal(t, delays, term.lessor.Pending())
+	ended := map[fencing.Resource]bool{}
+	for len(ended) < delays {
+		commands, _ := term.lessor.Due(n.config.Clock.Now().Add(2 * time.Minute))
+		require.NotEmpty(t, commands)
+		for _, c := range commands {
+			ended[c.(*machine.EndDelay).Resource] = true
+		}
+	}
 	require.True(t, n.retire())
 }
 

@@ -23,31 +23,36 @@ type leadership struct {
 	lost       chan struct{} // closed when it is over
 	wake       chan struct{} // has room for one
 
-	mu        sync.Mutex
-	lessor    *lessor.Lessor
-	unadopted int // see machine.Sessions; 0 if the lessor has all sessions
+	mu              sync.Mutex
+	lessor          *lessor.Lessor
+	unadopted       int // see machine.Sessions; 0 if the lessor has all sessions
+	unadoptedDelays int // see machine.Delays
 }
 
-// newLeadership starts the deadlines of all lock-delays of m. Its Lead was proposed at sent.
+// newLeadership begins a leadership, whose Lead was proposed at sent. adopt must follow.
 func (n *Node) newLeadership(m *machine.Machine, sent engine.Instant) *leadership {
 	return &leadership{number: n.leaderships.Add(1), generation: m.Generation(), clock: n.config.Clock,
 		lost: make(chan struct{}), wake: make(chan struct{}, 1), unadopted: machine.AllSessions,
-		lessor: lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.Delays(), m.HasEnding(), lessor.ProofLife)}
+		unadoptedDelays: machine.AllDelays,
+		lessor:          lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.HasEnding(), lessor.ProofLife)}
 }
 
-// adoptPiece is the number of sessions that a new leader takes over without a pause.
+// adoptPiece is the number of sessions, and of lock-delays, that a new leader takes over without a pause.
 const adoptPiece = 1000
 
-// adopt takes over the next sessions of m. It returns false if there are no more. The caller
-// holds fsm.mu, so that no session ends meanwhile.
+// adopt takes over the next sessions and lock-delays of m. It returns false if there are no more.
+// The caller holds fsm.mu, so that no session ends meanwhile.
 func (t *leadership) adopt(m *machine.Machine) (more bool) {
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sessions, left := m.Sessions(t.unadopted, adoptPiece)
 	t.lessor.Adopt(sessions...)
-	t.unadopted = left
+	delays, delaysLeft := m.Delays(t.unadoptedDelays, adoptPiece)
+	t.lessor.AdoptDelays(now, delays...)
+	t.unadopted, t.unadoptedDelays = left, delaysLeft
 	t.notify()
-	return left > 0
+	return left+delaysLeft > 0
 }
 
 // adoptOne takes over one session of m, if adopt has not done it yet. The caller holds
@@ -270,7 +275,7 @@ func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 	return serves
 }
 
-// adoptSessions takes over the sessions of the machine in pieces, until the leadership is over.
+// adoptSessions takes over the sessions and lock-delays of the machine in pieces, until the leadership is over.
 func (n *Node) adoptSessions(term *leadership) {
 	for more := true; more && n.leading.Load() == term; {
 		n.fsm.Read(func(m *machine.Machine) { more = term.adopt(m) })

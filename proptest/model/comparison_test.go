@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -215,11 +216,18 @@ func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
 		same(t, c, "lock", p.model.Inspect(name), p.machine.Inspect(name))
 	}
 	p.compareTopologies(t, c)
-	want, have := p.model.Delays(), p.machine.Delays()
+	want, have := p.model.Delays(), delaysOf(p.machine)
 	same(t, c, "number of delays", len(want), len(have))
 	for i, e := range have {
 		same(t, c, "delay", want[i], p.eventOf(e, want[i]))
 	}
+}
+
+// delaysOf returns the running lock-delays of a machine, sorted by name.
+func delaysOf(m *machine.Machine) []machine.Event {
+	delays, _ := m.Delays(machine.AllDelays, machine.AllDelays)
+	slices.SortFunc(delays, func(a, b machine.Event) int { return slices.Compare(a.Resources, b.Resources) })
+	return delays
 }
 
 func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {

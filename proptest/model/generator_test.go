@@ -320,7 +320,7 @@ func (g *generator) brk(t *rapid.T) machine.Command {
 }
 
 func (g *generator) endDelay(t *rapid.T) machine.Command {
-	for _, e := range g.machine.Delays() {
+	for _, e := range delaysOf(g.machine) {
 		if !slices.ContainsFunc(g.delays, func(d machine.EndDelay) bool { return d.Delay == e.DelayID }) {
 			g.delays = append(g.delays, machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID})
 		}

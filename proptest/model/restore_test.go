@@ -60,7 +60,7 @@ func TestRestoreReusesNoToken(t *testing.T) {
 		present := w.machine
 		before := present.Efficiency()
 		w.apply(t, &machine.EndSessions{}) // ends the sessions of the replaced state
-		for _, d := range present.Delays() {
+		for _, d := range delaysOf(present) {
 			w.apply(t, &machine.EndDelay{Resource: d.Resources[0], Delay: d.DelayID, Generation: present.Generation()})
 		}
 		m, err := machine.Restore(saved)
@@ -78,7 +78,7 @@ func TestRestoreReusesNoToken(t *testing.T) {
 		w.machine = m
 		w.checker.RaiseFloor(raised.Token)
 		w.delays = nil
-		for _, d := range m.Delays() { // the checker may have missed their start
+		for _, d := range delaysOf(m) { // the checker may have missed their start
 			m.Apply(&machine.EndDelay{Resource: d.Resources[0], Delay: d.DelayID, Generation: m.Generation()})
 		}
 

@@ -19,7 +19,7 @@ const (
 	// and at most every minCheck, since its clock may stand still.
 	minCheck = 5 * time.Millisecond
 	maxCheck = 250 * time.Millisecond
-	// adoptPause is the time between two sessions that a new leader takes over.
+	// adoptPause is the time between two sessions, or lock-delays, that a new leader takes over.
 	adoptPause = 20 * time.Millisecond
 	// endRequests is the number of requests that end in one entry: one, so that faults come
 	// between the requests of a session.
@@ -37,6 +37,8 @@ type leadership struct {
 	heldUp    time.Duration // commands of the lessor are delivered after this time
 	waiters   map[attemptID]func(answer)
 	unadopted int // see machine.Sessions
+
+	unadoptedDelays int // see machine.Delays
 }
 
 // attemptID identifies an Acquire in the log.
@@ -79,19 +81,20 @@ func (l *leadership) lead() {
 			return
 		}
 		l.restoring = false
-		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.Delays(), l.machine.HasEnding(),
-			lessor.ProofLife)
-		l.unadopted = machine.AllSessions
+		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.HasEnding(), lessor.ProofLife)
+		l.unadopted, l.unadoptedDelays = machine.AllSessions, machine.AllDelays
 		l.adopt()
 		l.checkDeadlines()
 	})
 }
 
-// adopt takes over the sessions one at a time, while the leader serves.
+// adopt takes over the sessions and lock-delays one at a time, while the leader serves.
 func (l *leadership) adopt() {
 	sessions, left := l.machine.Sessions(l.unadopted, 1)
 	l.lessor.Adopt(sessions...)
-	if l.unadopted = left; left > 0 {
+	delays, delaysLeft := l.machine.Delays(l.unadoptedDelays, 1)
+	l.lessor.AdoptDelays(l.instant(), delays...)
+	if l.unadopted, l.unadoptedDelays = left, delaysLeft; left+delaysLeft > 0 {
 		l.w.timer(l.process, adoptPause, func() {
 			if l.replica.serving() == l {
 				l.adopt()

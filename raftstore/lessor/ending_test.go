@@ -45,7 +45,7 @@ func TestEndRequestsIsDueWhileSessionsAreEnding(t *testing.T) {
 
 // A new leader continues what its predecessor began.
 func TestNewLeaderEndsRequests(t *testing.T) {
-	l := lessor.New(at(0), at(0), 7, nil, true, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, true, lessor.ProofLife)
 	commands, _ := l.Due(at(0))
 	require.Equal(t, []machine.Command{endRequests}, commands)
 }
@@ -73,7 +73,7 @@ func TestExpiriesAreSpread(t *testing.T) {
 // All sessions of a takeover have the same deadline. When it passes, those that were renewed since
 // get their later one in several steps, between which others are renewed.
 func TestRenewedSessionsAreVisitedInPieces(t *testing.T) {
-	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
 	const sessions = 2*lessor.MaxVisits + 1
 	for i := range sessions {
 		id := engine.SessionID{byte(i >> 8), byte(i)}
@@ -102,7 +102,7 @@ func TestRenewedSessionsAreVisitedInPieces(t *testing.T) {
 // A session that is opened again before it is adopted keeps the time that the new leader
 // owes it, and its TTL.
 func TestAdoptedSessionKeepsItsTime(t *testing.T) {
-	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
 	require.False(t, l.Renew(at(0), a, 1, 0), "it is not adopted yet")
 	open(l, time.Second, a, time.Second, 1)
 	l.Adopt(opened(a, 1))

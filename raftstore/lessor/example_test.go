@@ -12,7 +12,7 @@ import (
 // The leader calls Due, waits, and proposes the commands that are due.
 func Example() {
 	start := engine.NewInstant(time.Unix(0, 0), 0)
-	l := lessor.New(start, start, 1, nil, false, lessor.ProofLife)
+	l := lessor.New(start, start, 1, false, lessor.ProofLife)
 	id := engine.SessionID{1}
 	l.Applied(start, &machine.OpenSession{Session: id, TTL: 10 * time.Second}, machine.Result{Code: machine.Done,
 		Incarnation: 1}, nil)

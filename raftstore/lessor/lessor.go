@@ -55,15 +55,11 @@ type session struct {
 }
 
 // New begins a leadership, whose Lead was proposed at proven and has committed
-// with generation. Every lock-delay gets its full time. ending says whether sessions have
-// ended under an earlier leader that still have requests. Adopt must follow.
-func New(now, proven engine.Instant, generation uint64, delays []machine.Event, ending bool,
-	grace time.Duration) *Lessor {
+// with generation. ending says whether sessions have ended under an earlier leader that still
+// have requests. Adopt and AdoptDelays must follow.
+func New(now, proven engine.Instant, generation uint64, ending bool, grace time.Duration) *Lessor {
 	l := &Lessor{generation: generation, proven: proven, sessions: map[engine.SessionID]*session{},
 		since: now.Time().Add(grace)}
-	for i := range delays {
-		l.addDelay(now, &delays[i])
-	}
 	if ending {
 		l.endRequests(now.Time())
 	}
@@ -82,6 +78,15 @@ func (l *Lessor) Adopt(sessions ...machine.OpenedSession) {
 		} else if s.SessionInfo = opened.SessionInfo; deadline.After(s.deadline) {
 			s.deadline = deadline
 		}
+	}
+}
+
+// AdoptDelays gives lock-delays that were running when the leadership began their full time from
+// now on. They are adopted in pieces, like sessions. A delay that is adopted twice, or began under
+// this leadership, does no harm: the second EndDelay has no effect.
+func (l *Lessor) AdoptDelays(now engine.Instant, delays ...machine.Event) {
+	for i := range delays {
+		l.addDelay(now, &delays[i])
 	}
 }
 

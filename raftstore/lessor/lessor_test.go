@@ -16,7 +16,7 @@ import (
 func at(d time.Duration) engine.Instant { return engine.NewInstant(time.Unix(0, 0).Add(d), d) }
 
 // begin returns the Lessor of a leadership without sessions.
-func begin() *lessor.Lessor { return lessor.New(at(0), at(0), 7, nil, false, 0) }
+func begin() *lessor.Lessor { return lessor.New(at(0), at(0), 7, false, 0) }
 
 func open(l *lessor.Lessor, now time.Duration, id engine.SessionID, ttl time.Duration, incarnation uint64) {
 	l.Applied(at(now), &machine.OpenSession{Session: id, TTL: ttl}, machine.Result{Code: machine.Done,
@@ -87,7 +87,8 @@ func TestUncertainExpiryIsNotUndone(t *testing.T) {
 func TestLockDelayEnds(t *testing.T) {
 	delayed := machine.Event{Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second,
 		DelayID: 3}
-	l := lessor.New(at(0), at(0), 7, []machine.Event{delayed}, false, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
+	l.AdoptDelays(at(0), delayed)
 	commands, wait := l.Due(at(time.Second))
 	require.Empty(t, commands)
 	require.Equal(t, 4*time.Second, wait, "a lock-delay has no grace")
@@ -101,6 +102,11 @@ func TestLockDelayEnds(t *testing.T) {
 	l.Applied(at(6*time.Second), &machine.Release{}, machine.Result{Code: machine.Done}, []machine.Event{delayed})
 	commands, _ = l.Due(at(11 * time.Second))
 	require.Len(t, commands, 1)
+
+	delayed.DelayID = 5
+	l.AdoptDelays(at(12*time.Second), delayed)
+	_, wait = l.Due(at(12 * time.Second))
+	require.Equal(t, 5*time.Second, wait, "its time begins when it is adopted")
 }
 
 func TestIncarnationsAreDistinct(t *testing.T) {
@@ -132,7 +138,7 @@ func TestClosedSessionHasNoDeadline(t *testing.T) {
 }
 
 func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
-	l := lessor.New(at(0), at(0), 7, nil, false, lessor.ProofLife)
+	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
 	l.Adopt(opened(b, 2))
 	l.Adopt(opened(a, 1))
 	require.Equal(t, 10*time.Second, l.Left(at(0), a), "grace is not shown to callers")
@@ -144,7 +150,7 @@ func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
 }
 
 func TestProofOfLeadershipAges(t *testing.T) {
-	l := lessor.New(at(time.Second), at(0), 7, nil, false, 0)
+	l := lessor.New(at(time.Second), at(0), 7, false, 0)
 	require.True(t, l.Proved(at(lessor.ProofLife-1)))
 	require.False(t, l.Proved(at(lessor.ProofLife)))
 	l.Proven(at(time.Second))

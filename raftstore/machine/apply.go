@@ -174,7 +174,7 @@ func (c *Break) apply(m *Machine) Result {
 
 func (c *EndDelay) apply(m *Machine) Result {
 	l := m.locks[c.Resource]
-	if l == nil || l.delay == 0 || l.delay != c.Delay || c.Generation != m.generation {
+	if l == nil || l.delay == nil || l.delay.number != c.Delay || c.Generation != m.generation {
 		return Result{Code: Outdated}
 	}
 	m.openLock(c.Resource, l)
@@ -332,7 +332,7 @@ func (m *Machine) remove(r *request, how EventType) {
 }
 
 func (m *Machine) delayEvent(name fencing.Resource, l *lock) Event {
-	return Event{Type: EventDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name), DelayID: l.delay,
+	return Event{Type: EventDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name), DelayID: l.delay.number,
 		Delay: m.lockDelay(name)}
 }
 

@@ -19,6 +19,7 @@ func (m *Machine) check() error {
 	}
 	tokens := map[fencing.Token]bool{}
 	orders := map[uint64]bool{}
+	delays := 0
 	for _, s := range m.allSessions() {
 		if err := m.checkSession(s, tokens, orders); err != nil {
 			return fmt.Errorf("session %s: %w", s.id, err)
@@ -35,15 +36,31 @@ func (m *Machine) check() error {
 		if mv := m.migrations[m.policies.Match(name).Prefix]; mv != nil && (mv.now || len(l.queue) > 0) && !m.unswept(name) {
 			return fmt.Errorf("lock %q migrates, and is in use or waited for", string(name))
 		}
-		if l.delay > m.order || orders[l.delay] {
-			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
+		if err := m.checkDelay(name, l.delay, orders); err != nil {
+			return fmt.Errorf("lock %q: %w", string(name), err)
 		}
-		orders[l.delay] = l.delay != 0
-		if m.delayed[name] != l.delay {
-			return fmt.Errorf("lock %q: its delay %d is not in the list of delays, or the reverse", string(name), l.delay)
+		if l.delay != nil {
+			delays++
 		}
 	}
+	if delays != len(m.everyDelay.list) {
+		return fmt.Errorf("%d locks have delays, not %d", delays, len(m.everyDelay.list))
+	}
 	return m.checkQueues()
+}
+
+// checkDelay checks the delay of a lock; nil if it has none.
+func (m *Machine) checkDelay(name fencing.Resource, d *delay, orders map[uint64]bool) error {
+	switch {
+	case d == nil:
+		return nil
+	case d.number > m.order || orders[d.number]:
+		return fmt.Errorf("delay %d is above the last order %d or taken", d.number, m.order)
+	case d.name != name || m.everyDelay.list[d.at] != d:
+		return fmt.Errorf("its delay %d is not in the index", d.number)
+	}
+	orders[d.number] = true
+	return nil
 }
 
 // checkQueues counts the lengths of the queues of all locks.

@@ -166,7 +166,8 @@ func FuzzRestore(f *testing.F) {
 			m.Apply(&EndRequests{Max: 2})
 			require.NoError(t, m.check())
 		}
-		for _, d := range m.Delays() {
+		delays, _ := m.Delays(AllDelays, AllDelays)
+		for _, d := range delays {
 			m.Apply(&EndDelay{Resource: d.Resources[0], Delay: d.DelayID, Generation: m.Generation()})
 		}
 		require.Empty(t, m.sessions)
@@ -265,9 +266,9 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("incarnation twice", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].incarnation })
 	add("incarnation 0", func(m *Machine) { m.sessions[ann].incarnation = 0 })
 	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttl = 0 })
-	add("delay above the last order", func(m *Machine) { m.delayed["d1"] = m.order + 1 })
-	add("delay with the number of a request", func(m *Machine) { m.delayed["d1"] = holder(m).order })
-	add("two delays with one number", func(m *Machine) { m.setDelay("d2", m.lock("d2"), m.locks["d1"].delay) })
+	add("delay above the last order", func(m *Machine) { m.locks["d1"].delay.number = m.order + 1 })
+	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay.number = holder(m).order })
+	add("two delays with one number", func(m *Machine) { m.setDelay("d2", m.lock("d2"), m.locks["d1"].delay.number) })
 	ending := func(m *Machine) *session { return m.ending.queue[0] }
 	add("session that ends without a reason", func(m *Machine) { ending(m).how = 0 })
 	add("session that ends with another event", func(m *Machine) { ending(m).how = EventBroken })
@@ -296,7 +297,7 @@ func impossible(t require.TestingT) map[string][]byte {
 
 	// Two snapshots that Snapshot cannot create.
 	m := played(t, everyCommand()...)
-	m.Apply(&EndDelay{Resource: "d1", Delay: m.locks["d1"].delay, Generation: 1})
+	m.Apply(&EndDelay{Resource: "d1", Delay: m.locks["d1"].delay.number, Generation: 1})
 	m.Apply(&EndRequests{Max: MaxEndRequests})
 	snapshot := m.Snapshot() // ends with the number of delays and of ended sessions
 	broken["delay 0 of a lock in use"] = append(snapshot[:len(snapshot)-2], 1, 1, 'a', 0, 0)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -13,7 +14,7 @@ import (
 // last Copy.
 //
 // It is copied in pieces, because a copy of a million sessions takes seconds. What changes
-// before it was copied is copied first. Requests are shared, because they do not change.
+// before it was copied is copied first. Requests and delays are shared, because they do not change.
 type Image struct {
 	source  *Machine // nil when everything is copied
 	number  uint32   // see place
@@ -24,6 +25,7 @@ type Image struct {
 	sessions                   []*session
 	requests                   []*request
 	ending                     []*session // of the machine, in the order of their ends
+	delays                     []*delay
 }
 
 // index is a set that can be visited in pieces while it changes. A removal moves the last
@@ -81,7 +83,8 @@ func (m *Machine) Image() *Image {
 		copied := *m.migrations[prefix]
 		i.machine.migrations[prefix] = &copied
 	}
-	i.parts = stored{policies: slices.Clone(m.policies.All()), delays: maps.Clone(m.delayed)}
+	i.parts = stored{policies: slices.Clone(m.policies.All())}
+	i.delays = slices.Clone(m.everyDelay.list)
 	i.ending = slices.Clone(m.ending.queue)
 	m.image = i
 	return i
@@ -166,6 +169,10 @@ func (i *Image) Encode() []byte {
 	for _, r := range i.requests {
 		s := sessions[r.session.incarnation]
 		s.requests = append(s.requests, r)
+	}
+	i.parts.delays = make(map[fencing.Resource]uint64, len(i.delays))
+	for _, d := range i.delays {
+		i.parts.delays[d.name] = d.number
 	}
 	c := &codec{}
 	i.machine.code(c, &i.parts)

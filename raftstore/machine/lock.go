@@ -67,8 +67,15 @@ type request struct {
 type lock struct {
 	holders []*request  // in the order of their tokens
 	queue   []*request  // in ascending order
-	delay   uint64      // the number of the running lock delay, or 0
+	delay   *delay      // that is running, or nil
 	first   [1]*request // storage for the only holder that most locks have
+}
+
+// delay is a running lock delay. It does not change.
+type delay struct {
+	place  // in everyDelay
+	name   fencing.Resource
+	number uint64
 }
 
 // permits returns the number of permits that the lock has while permits are held or waited
@@ -85,7 +92,7 @@ func (l *lock) permits() int {
 	return 0
 }
 
-func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 && l.delay == 0 }
+func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 && l.delay == nil }
 
 // compatible reports whether requests of these kinds may hold a resource at the same
 // time.
@@ -114,7 +121,7 @@ func (f *freeSlots) take(l *lock, permits int) int {
 // later waiters. Permits are granted strictly in order, because they compete for slots.
 // Readers overtake readers. If behindReaders is set, all waiters before r are readers.
 func (l *lock) admits(r *request, behindReaders bool) bool {
-	if l.delay != 0 {
+	if l.delay != nil {
 		return false
 	}
 	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all holders have the same kind

@@ -30,7 +30,7 @@ import (
 //     floor is at most ceiling;
 //  9. usage has the number of sessions, holders and waiters of each user;
 //  10. queues has the lengths of the queues of all locks;
-//  11. delayed has the locks with a delay;
+//  11. everyDelay has the delays of the locks;
 //  12. sessions has the open sessions, and ending those that have ended and still have
 //     requests; an index has both.
 type Machine struct {
@@ -46,8 +46,7 @@ type Machine struct {
 	sessions map[engine.SessionID]*session // the open ones
 	ending   endings
 	locks    map[fencing.Resource]*lock
-	names    names                       // of locks
-	delayed  map[fencing.Resource]uint64 // the locks with a delay, and its number
+	names    names // of locks
 
 	holders, waiters int               // the number of requests of each kind
 	queues           queueLengths      // of all locks
@@ -55,6 +54,7 @@ type Machine struct {
 
 	everySession index[*session] // open and ending
 	everyRequest index[*request]
+	everyDelay   index[*delay]
 	image        *Image // that is being copied, or nil
 	images       uint32 // so far
 
@@ -65,9 +65,8 @@ type Machine struct {
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
 		migrations: map[string]*migration{}, sweeps: map[string]fencing.Resource{}, memberAPI: map[string]string{},
-		usage:   map[string]*usage{},
-		delayed: map[fencing.Resource]uint64{},
-		ending:  endings{numbers: map[uint64]*session{}}}
+		usage:  map[string]*usage{},
+		ending: endings{numbers: map[uint64]*session{}}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.
@@ -109,22 +108,28 @@ func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	return SessionInfo{}
 }
 
-// Delays returns the running lock delays, as events.
-func (m *Machine) Delays() []Event {
-	var delays []Event
-	for _, name := range sortedKeys(m.delayed) {
-		delays = append(delays, m.delayEvent(name, m.locks[name]))
-	}
-	return delays
+// Delays returns running lock delays, as events, for a new leader. Like Sessions it reads at most
+// limit of them at a time, from AllDelays on. Delays that begin in between may be missing, and one
+// may be returned twice if another ends in between.
+func (m *Machine) Delays(from, limit int) (page []Event, left int) {
+	left = m.everyDelay.visit(from, limit, func(d *delay) {
+		page = append(page, m.delayEvent(d.name, m.locks[d.name]))
+	})
+	return page, left
 }
+
+// AllDelays is where Delays begins.
+const AllDelays = math.MaxInt
 
 // setDelay begins a lock delay with this number, or ends it with 0.
 func (m *Machine) setDelay(name fencing.Resource, l *lock, number uint64) {
-	l.delay = number
-	if number == 0 {
-		delete(m.delayed, name)
-	} else {
-		m.delayed[name] = number
+	if l.delay != nil {
+		m.everyDelay.remove(l.delay)
+		l.delay = nil
+	}
+	if number != 0 {
+		l.delay = &delay{name: name, number: number}
+		m.everyDelay.add(l.delay, 0)
 	}
 }
 

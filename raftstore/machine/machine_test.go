@@ -194,10 +194,22 @@ func TestLockDelay(t *testing.T) {
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}},
 		as(1, write(ann, 1, "b", "c")), &Break{Resource: "b", Token: 1})
-	require.Equal(t, []Event{
-		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: engine.Correctness, DelayID: 3, Delay: time.Minute},
-		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: engine.Correctness, DelayID: 4, Delay: time.Minute},
-	}, m.Delays())
+	b := Event{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: engine.Correctness, DelayID: 3,
+		Delay: time.Minute}
+	c := b
+	c.Resources, c.DelayID = []fencing.Resource{"c"}, 4
+	restored, err := Restore(m.Snapshot())
+	require.NoError(t, err)
+	for _, from := range []*Machine{m, restored} {
+		page, left := from.Delays(AllDelays, 1)
+		require.Equal(t, []Event{c}, page)
+		page, left = from.Delays(left, 1)
+		require.Equal(t, []Event{b}, page)
+		require.Zero(t, left)
+	}
+	m.Apply(&EndDelay{Resource: "b", Delay: 3, Generation: m.Generation()})
+	page, _ := m.Delays(AllDelays, AllDelays)
+	require.Equal(t, []Event{c}, page)
 }
 
 func TestTokens(t *testing.T) {

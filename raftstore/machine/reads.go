@@ -29,7 +29,7 @@ func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.
 	for _, w := range l.queue[:min(n, len(l.queue))] {
 		status.Waiters, orders = append(status.Waiters, w.party()), append(orders, w.order)
 	}
-	status.Delayed, status.Permits = l.delay != 0, l.permits()
+	status.Delayed, status.Permits = l.delay != nil, l.permits()
 	return status, len(l.holders), len(l.queue), orders
 }
 

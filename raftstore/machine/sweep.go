@@ -93,7 +93,7 @@ func (m *Machine) sweepLock(name fencing.Resource, w *work) bool {
 		m.remove(r, EventBroken)
 		m.endAttempt(r.session, r.nonce)
 	}
-	if l.delay != 0 && w.fits(1) {
+	if l.delay != nil && w.fits(1) {
 		m.openLock(name, l)
 		w.freed = append(w.freed, name)
 	}

@@ -36,7 +36,7 @@ var _ engine.Backend = (*Backend)(nil)
 func New(policies ...engine.Policy) (*Backend, error) {
 	m := &Backend{clock: engine.MonotonicClock(), hub: hub.New(), machine: machine.New()}
 	now := m.clock.Now()
-	m.lessor = lessor.New(now, now, m.machine.Generation(), nil, false, 0)
+	m.lessor = lessor.New(now, now, m.machine.Generation(), false, 0)
 	for _, p := range policies {
 		if err := m.SetPolicy(p); err != nil {
 			return nil, err
