@@ -37,6 +37,9 @@ type connection struct {
 	pending  map[uint64]*pending
 	queued   map[attemptKey]*pending       // acquires whose callers want to know that they are queued
 	sessions map[engine.SessionID]*session // the sessions that are attached here
+	// quietUntil excuses silence: until then, an answer may delay the messages behind it. It is set once, and again
+	// when such an answer has arrived: attempts that follow each other do not excuse a member that answers none.
+	quietUntil engine.Instant
 
 	received atomic.Uint64 // messages
 }
@@ -175,6 +178,7 @@ func (c *connection) receive() {
 			if p != nil {
 				c.sender.answered = max(c.sender.answered, p.end)
 				c.drop(response.Answers[i].ID, p)
+				c.endQuiet(p)
 			}
 			answered = append(answered, p)
 		}
@@ -245,9 +249,9 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 
 // add queues an operation. It reports whether the caller has to send it.
 func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
-	p.large = op.large
-	if op.limit > 0 {
-		p.limit, p.deadline = op.limit, c.connector.settings.clock.Now().Add(op.limit)
+	now := c.connector.settings.clock.Now()
+	if p.quiet = op.quiet; op.limit > 0 {
+		p.limit, p.deadline = op.limit, now.Add(op.limit)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,6 +264,9 @@ func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err
 		return 0, false, fmt.Errorf("%w: encode the operation: %w", engine.ErrInvalid, err)
 	}
 	c.pending[id] = p
+	if p.quiet > 0 && c.quietUntil.IsZero() {
+		c.quietUntil = now.Add(p.quiet)
+	}
 	if op.queued != nil {
 		p.queued, p.key = op.queued, attemptKey{op.session, op.acquire.Nonce}
 		c.queued[p.key] = p
@@ -282,25 +289,39 @@ func (c *connection) watch() {
 		}
 		now := clock.Now()
 		silent := silence.Check(now, c.received.Load())
-		switch late, large := c.overdue(now); {
+		switch late, quiet := c.overdue(now); {
 		case late:
 			c.connector.abandon(c, "", ErrSilent)
-		case silent && !large:
+		case silent && !quiet:
 			c.connector.fellSilent(c)
 		}
 	}
 }
 
 // overdue marks the operations whose limit has passed. It reports whether there are any, and
-// whether an answer is pending that may be so large that it delays the messages behind it.
-func (c *connection) overdue(now engine.Instant) (late, large bool) {
+// whether silence is excused.
+func (c *connection) overdue(now engine.Instant) (late, quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pending {
 		p.late = p.limit > 0 && now.Until(p.deadline) <= 0
-		late, large = late || p.late, large || p.large
+		late = late || p.late
 	}
-	return late, large
+	return late, now.Until(c.quietUntil) > 0
+}
+
+// endQuiet ends the excuse for silence after the answer to p, unless another such answer is
+// pending. The caller holds mu.
+func (c *connection) endQuiet(p *pending) {
+	if p.quiet == 0 {
+		return
+	}
+	c.quietUntil = engine.Instant{}
+	for _, other := range c.pending {
+		if other.quiet > 0 {
+			c.quietUntil = c.connector.settings.clock.Now().Add(other.quiet)
+		}
+	}
 }
 
 // forget removes an operation whose caller has left. It returns false if the operation was

@@ -150,13 +150,16 @@ func (c *connector) current() (*connection, error) {
 	return c.conn, nil
 }
 
-// abandon closes a connection. leader is the address to connect to next, empty if
-// unknown.
+// abandon closes a connection. leader is the address to connect to next. If it is empty, the
+// next endpoint is that of another member.
 func (c *connector) abandon(conn *connection, leader string, why error) {
 	c.mu.Lock()
 	if c.conn == conn {
 		c.conn = nil
 		c.leader = leader
+		if leader == "" && c.settings.endpoints[c.next%len(c.settings.endpoints)] == conn.address {
+			c.next++
+		}
 	}
 	c.mu.Unlock()
 	conn.close(why)

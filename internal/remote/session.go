@@ -84,7 +84,7 @@ func (s *session) unregister(c *connection) {
 // attached.
 func (s *session) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = s.backend.do(ctx, func(c *connection) error {
-		if err := s.attach(ctx, c); err != nil {
+		if err := s.attach(ctx, c, op.urgent); err != nil {
 			return err
 		}
 		answer, err = c.do(ctx, op)
@@ -103,7 +103,8 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 
 const (
 	// largeSession is the number of leases above which the answer to an attach may be so
-	// large that it delays the heartbeats behind it.
+	// large that it delays the heartbeats behind it. That excuses silence for at most a third
+	// of the TTL: the leases must outlast a leader that is stopped meanwhile.
 	largeSession = 1000
 	// maxDoublings bounds the time for the answer to an attach.
 	maxDoublings = 5
@@ -111,8 +112,8 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long, so that any session can be attached at last.
-func (s *session) attach(ctx context.Context, c *connection) error {
+// long, so that any session can be attached at last. urgent is that of the operation behind it.
+func (s *session) attach(ctx context.Context, c *connection, urgent bool) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
@@ -131,7 +132,9 @@ func (s *session) attach(ctx context.Context, c *connection) error {
 	s.register(c)
 	op := s.backend.operation(ctx, s.config.ID)
 	op.limit <<= min(s.unanswered, maxDoublings)
-	op.large = len(before) > largeSession
+	if op.urgent = urgent; len(before) > largeSession {
+		op.quiet = min(op.limit, s.config.TTL/3)
+	}
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {

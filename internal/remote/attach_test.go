@@ -1,0 +1,143 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// manyLeases are so many that the client expects a large answer to an attach.
+const manyLeases = 1001
+
+// onLargeSession runs a test in virtual time: a client holds leases that member 0 has granted,
+// with a short TTL, and from now on member 1 leads. attached is called at the first attach there:
+// none is answered. All leases must outlast what the test does.
+func onLargeSession(t *testing.T, leases int, ttl time.Duration, attached func(c *cluster),
+	test func(t *testing.T, c *cluster, client *lease.Client)) {
+	t.Helper()
+	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
+		var mu sync.Mutex
+		hangs := false
+		var holds []*pb.Hold
+		for i, m := range c.members {
+			m.set(func() {
+				m.answer = func(op *pb.Operation) *pb.Answer {
+					c.mu.Lock()
+					err := c.notLeader(i, engine.Correctness)
+					c.mu.Unlock()
+					mu.Lock()
+					defer mu.Unlock()
+					switch call := op.Call.(type) {
+					case *pb.Operation_Attach:
+						if i == 1 && (err == nil || hangs) {
+							if !hangs {
+								attached(c)
+							}
+							hangs = true
+							return waits
+						}
+						return &pb.Answer{Holds: holds, Error: wire.FromError(err)}
+					case *pb.Operation_Acquire:
+						if err != nil || call.Acquire.Resources[0] == "late" && i != 2 {
+							break
+						}
+						holds = append(holds, &pb.Hold{Nonce: call.Acquire.Nonce, Token: call.Acquire.Nonce})
+						return &pb.Answer{Token: call.Acquire.Nonce, Mode: wire.ModeText(engine.Correctness), Name: "name"}
+					}
+					return &pb.Answer{Error: wire.FromError(err)}
+				}
+			})
+		}
+		b, err := remote.New(c.addresses(), c.network.config())
+		require.NoError(t, err)
+		client, err := lease.New(b, lease.WithOnClose(func(context.Context) error { return b.Close() }),
+			lease.WithPolicies(lease.Policy{Mode: engine.Correctness, TTL: ttl}))
+		require.NoError(t, err)
+		c.clients = append(c.clients, client)
+		var held []*lease.Lease
+		for i := range leases {
+			l, err := client.Acquire(limited(t), fencing.Resource(fmt.Sprint(i)))
+			require.NoError(t, err)
+			held = append(held, l)
+		}
+		time.Sleep(time.Minute)
+		c.mu.Lock()
+		c.leader = 1
+		c.mu.Unlock()
+		test(t, c, client)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, l := range held {
+			require.NoError(t, l.Err())
+		}
+	})
+}
+
+// stopLeader stops the member that leads, and member 2 is elected.
+func stopLeader(c *cluster) {
+	c.hosts[1].stop()
+	c.elect(2)
+}
+
+// A client with many leases notices that the leader is stopped while it lists them, whatever
+// calls it makes meanwhile.
+func TestLeaderIsStoppedDuringALargeAttach(t *testing.T) {
+	for _, ttl := range []time.Duration{6 * time.Second, 10 * time.Second} {
+		for name, calls := range map[string]func(t *testing.T, c *cluster, client *lease.Client){
+			"renewals": func(*testing.T, *cluster, *lease.Client) {},
+			"waiter": func(t *testing.T, _ *cluster, client *lease.Client) {
+				_, err := client.Acquire(limited(t), "late")
+				require.NoError(t, err)
+			},
+			"short calls": func(t *testing.T, _ *cluster, client *lease.Client) {
+				for range 200 {
+					ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
+					_, _ = client.TryAcquire(ctx, "late")
+					cancel()
+				}
+			},
+			"callers that take turns": takeTurns,
+		} {
+			t.Run(fmt.Sprintf("%v/%s", ttl, name), func(t *testing.T) {
+				onLargeSession(t, manyLeases, ttl, stopLeader, calls)
+			})
+		}
+	}
+}
+
+// takeTurns makes calls, of which one ends each second, so that each attaches the session for a
+// second after the others, and renewals get no turn.
+func takeTurns(t *testing.T, _ *cluster, client *lease.Client) {
+	const callers = 5
+	var calls sync.WaitGroup
+	for i := range callers {
+		calls.Go(func() {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			for limit := i + 1; limit <= 30; limit += callers {
+				ctx, cancel := context.WithTimeout(limited(t), time.Duration(min(limit, callers))*time.Second)
+				_, _ = client.TryAcquire(ctx, "late")
+				<-ctx.Done()
+				cancel()
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// A member that sends heartbeats and answers no attach is left after one renewal, also if the
+// renewal ends before the time that a member has for an answer.
+func TestRenewalsLeaveAMemberThatAnswersNoAttach(t *testing.T) {
+	onLargeSession(t, 1, 6*time.Second, func(c *cluster) { c.elect(2) }, func(*testing.T, *cluster, *lease.Client) {})
+}
