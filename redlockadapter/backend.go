@@ -44,7 +44,7 @@ type Backend struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	background sync.WaitGroup // the keeper and the subscriptions
+	background sync.WaitGroup // the keeper, its sweeps and the subscriptions
 }
 
 var (
@@ -104,6 +104,7 @@ func New(ctx context.Context, config Config) (*Backend, error) {
 		return nil, err
 	}
 	b.background.Go(b.keeper.run)
+	b.background.Go(b.keeper.sweep)
 	return b, nil
 }
 

@@ -65,8 +65,6 @@ func (k *keeper) run() {
 	ctx := k.backend.ctx
 	check := time.NewTicker(k.backend.config.checkInterval())
 	defer check.Stop()
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
 	for {
 		select {
 		case <-check.C:
@@ -77,6 +75,20 @@ func (k *keeper) run() {
 				k.verify(ctx)
 			}
 			k.look(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sweep sweeps the servers until the Backend is closed. With millions of records that takes longer than the time
+// between two checks of the servers, which must not wait for it.
+func (k *keeper) sweep() {
+	ctx := k.backend.ctx
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
 		case <-sweep.C:
 			_ = k.backend.Sweep(ctx) // the next one tries again
 		case <-ctx.Done():

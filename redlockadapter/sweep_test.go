@@ -51,6 +51,35 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// A sweep of many records takes long. The servers are checked over new connections meanwhile, once a
+// second, and Close ends the sweep.
+func TestChecksDoNotWaitForASweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 1)
+		f.init(t)
+		b := f.backend(t)
+		n := f.nodes[0]
+		n.mu.Lock()
+		n.huge, n.delay = true, 50*time.Millisecond
+		n.mu.Unlock()
+		advance(10*time.Minute - 2*time.Second)
+		for range 5 {
+			before, connections := n.countSweeps(), n.mini.TotalConnectionCount()
+			advance(2 * time.Second)
+			require.Greater(t, n.mini.TotalConnectionCount(), connections)
+			if before > 0 {
+				require.Greater(t, n.countSweeps(), before, "the sweep takes longer")
+			}
+		}
+		before := n.countSweeps()
+		require.NotZero(t, before)
+		require.NoError(t, b.Close(t.Context()))
+		advance(2 * time.Second)
+		require.LessOrEqual(t, n.countSweeps(), before+1, "one may be on the way")
+	})
+}
+
 // countStates counts the states on a node, in all lives.
 func countStates(n *virtualNode) (count int) {
 	for _, key := range n.mini.Keys() {

@@ -39,6 +39,8 @@ type virtualNode struct {
 	lives    int
 	delay    time.Duration // of requests to the node
 	acquires int           // calls of acquire.lua
+	sweeps   int           // calls of sweep.lua
+	huge     bool          // a sweep never ends
 	saves    int           // calls of BGSAVE
 	noSaves  bool          // INFO does not tell how often the node has saved its data
 }
@@ -90,10 +92,21 @@ func (n *virtualNode) restart(t testing.TB, keep bool) {
 // before is called before miniredis executes a command.
 func (n *virtualNode) before(c *server.Peer, command string, args ...string) bool {
 	n.mu.Lock()
-	if command == "EVALSHA" && len(args) > 0 && args[0] == acquireSHA {
-		n.acquires++
+	sweeps := false
+	if command == "EVALSHA" && len(args) > 0 {
+		switch args[0] {
+		case acquireSHA:
+			n.acquires++
+		case sweepSHA:
+			n.sweeps++
+			sweeps = n.huge
+		}
 	}
 	n.mu.Unlock()
+	if sweeps {
+		c.WriteBulk("1") // the next cursor
+		return true
+	}
 	switch command {
 	case "EVAL", "EVALSHA":
 		n.mini.SetTime(now())
@@ -149,6 +162,12 @@ func (n *virtualNode) countAcquires() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.acquires
+}
+
+func (n *virtualNode) countSweeps() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sweeps
 }
 
 func (n *virtualNode) dial(context.Context, string, string) (net.Conn, error) {
