@@ -29,6 +29,7 @@ var rules = []rule{
 	retiredRule,
 	linksRule,
 	readmeRule,
+	frozenRule,
 }
 
 // rule is a property that every file of a tree must have.
