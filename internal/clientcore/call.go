@@ -3,7 +3,6 @@ package clientcore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -25,6 +24,7 @@ type Call struct {
 	nonce     engine.Nonce   // the attempt whose outcome is open, else 0
 	uncertain bool           // an ask without an answer may have been granted
 	lost      error          // a loss of the attempt that overtook its grant
+	waits     bool           // an ask that waits for a lock in efficiency mode is under way
 	asked     engine.Instant // before the last ask
 	version   uint64         // of the topology that the last ask followed
 	backoff   Backoff
@@ -69,24 +69,16 @@ func (c *Core) Ask(a *Call, now engine.Instant) engine.Request {
 	if s.key.Mode == engine.Efficiency {
 		a.lost = nil // SetTopology may have ended an earlier ask
 	}
-	a.asked = now
-	if s.key.Mode == engine.Efficiency && !a.Try {
-		c.waiting = append(c.waiting, a)
-	}
+	a.asked, a.waits = now, s.key.Mode == engine.Efficiency && !a.Try
 	request := *a.Request
 	request.Nonce, request.Repeated = a.nonce, a.uncertain
 	return request
 }
 
-// answered removes a call from those that wait.
-func (c *Core) answered(a *Call) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(other *Call) bool { return other == a })
-}
-
 // Granted records that the engine has granted the attempt. g is the driver's new grant. It
 // returns an error if the grant has ended by now.
 func (c *Core) Granted(a *Call, now engine.Instant, g *Grant, answer engine.Grant) error {
-	c.answered(a)
+	a.waits = false
 	err := a.session.accept(now, a, g, answer)
 	a.nonce = 0
 	return err
@@ -110,7 +102,7 @@ type Verdict struct {
 // Failed decides what follows when the call has no session, or its ask has failed. gone says that
 // the caller no longer waits, whatever the error says.
 func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict {
-	c.answered(a)
+	a.waits = false
 	v := Verdict{Err: err, Version: a.version}
 	if gone {
 		a.uncertain = true

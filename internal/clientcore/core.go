@@ -3,6 +3,7 @@ package clientcore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +36,6 @@ type Core struct {
 	random Random
 
 	sessions []*Session       // in the order in which they began
-	waiting  []*Call          // calls that ask for a lock in efficiency mode
 	topology *engine.Topology // nil if the engine has none
 	over     error            // why the client has ended, nil while it lives
 }
@@ -84,11 +84,6 @@ func (c *Core) SetTopology(topology engine.Topology) (reroute []*Call, lost []*G
 	}
 	c.topology = &topology
 	newFleet := former != nil && !former.Fleet.IsZero() && !former.Fleet.Equal(topology.Fleet)
-	for _, call := range c.waiting {
-		if mode, err := topology.Route(call.Request); err != nil || mode != engine.Efficiency || newFleet {
-			reroute = append(reroute, call)
-		}
-	}
 	for _, s := range c.sessions {
 		if s.key.Mode != engine.Efficiency {
 			continue
@@ -102,7 +97,12 @@ func (c *Core) SetTopology(topology engine.Topology) (reroute []*Call, lost []*G
 			}
 			return nil
 		}
-		for _, call := range s.attempts {
+		for _, nonce := range slices.Sorted(maps.Keys(s.attempts)) {
+			call := s.attempts[nonce]
+			mode, err := topology.Route(call.Request)
+			if call.waits && (err != nil || mode != engine.Efficiency || newFleet) {
+				reroute = append(reroute, call)
+			}
 			if err := loss(call.Request.Resources); err != nil {
 				call.lost = err // a grant may be on its way
 			}

@@ -52,5 +52,4 @@ func TestSessionForgets(t *testing.T) {
 	require.Empty(t, s.grants)
 	require.Empty(t, s.uncovered)
 	require.Empty(t, s.releases)
-	require.Empty(t, c.waiting)
 }
