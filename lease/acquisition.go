@@ -22,8 +22,7 @@ type acquisition struct {
 	core     clientcore.Call
 	values   context.Context // of the hook Start; for the lease's context and the hooks
 	call     call
-	reroute  context.CancelCauseFunc // ends the ask under way, nil if there is none; guarded by the Client's mu
-	rerouted bool                    // since the last ask; guarded by the Client's mu
+	reroute  context.CancelCauseFunc // ends an ask that waits in efficiency mode; guarded by the Client's mu
 	tried    bool
 	queued   atomic.Bool
 	waiting  hookQueue // calls of the hook Waiting
@@ -104,8 +103,9 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 	return nil
 }
 
-// begin returns the session for the next ask, open, and the request to send.
-func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, error) {
+// begin returns the session for the next ask, open, the context of the ask, and the request to send. A wait in
+// efficiency mode ends when its lock is served elsewhere.
+func (a *acquisition) begin(ctx context.Context) (*keepAlive, context.Context, engine.Request, error) {
 	c := a.client
 	c.syncTopology()
 	for now := a.now(); ; now = c.clock.Now() {
@@ -117,18 +117,20 @@ func (a *acquisition) begin(ctx context.Context) (*keepAlive, engine.Request, er
 		}
 		if err != nil {
 			c.mu.Unlock()
-			return nil, engine.Request{}, err
+			return nil, nil, engine.Request{}, err
 		}
 		k := c.keepAliveOf(s)
 		if s.IsOpen() {
 			request := c.core.Ask(&a.core, now)
-			a.rerouted = false
+			if s.Key().Mode == engine.Efficiency && !a.settings.try {
+				ctx, a.reroute = context.WithCancelCause(ctx)
+			}
 			c.mu.Unlock()
-			return k, request, nil
+			return k, ctx, request, nil
 		}
 		c.mu.Unlock()
 		if err := k.open(ctx); err != nil {
-			return nil, engine.Request{}, err
+			return nil, nil, engine.Request{}, err
 		}
 	}
 }
@@ -145,7 +147,7 @@ func (a *acquisition) now() engine.Instant {
 // ask asks the engine once.
 func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, error) {
 	c := a.client
-	k, request, err := a.begin(ctx)
+	k, asking, request, err := a.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,13 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 		a.queued.Store(false)
 		request.Queued = a.reportQueued
 	}
-	answer, err := a.askEngine(ctx, k, request)
+	answer, err := k.session.Acquire(asking, request)
+	if asking != ctx {
+		if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), clientcore.ErrRerouted) {
+			err = clientcore.ErrRerouted
+		}
+		a.reroute(nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,32 +191,6 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 	}
 	a.leave()
 	return l, nil
-}
-
-// askEngine asks the engine. A wait in efficiency mode ends when its lock is served
-// elsewhere.
-func (a *acquisition) askEngine(ctx context.Context, k *keepAlive, request engine.Request) (engine.Grant, error) {
-	if k.core.Key().Mode != engine.Efficiency || a.settings.try {
-		return k.session.Acquire(ctx, request)
-	}
-	asking, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	a.setReroute(cancel)
-	defer a.setReroute(nil)
-	answer, err := k.session.Acquire(asking, request)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), clientcore.ErrRerouted) {
-		err = clientcore.ErrRerouted
-	}
-	return answer, err
-}
-
-func (a *acquisition) setReroute(cancel context.CancelCauseFunc) {
-	a.client.mu.Lock()
-	defer a.client.mu.Unlock()
-	a.reroute = cancel
-	if cancel != nil && a.rerouted {
-		cancel(clientcore.ErrRerouted)
-	}
 }
 
 // reportQueued is the callback for an attempt that was queued.

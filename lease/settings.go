@@ -90,10 +90,7 @@ func (c *Client) syncTopology() {
 	c.update(func(engine.Instant) []*clientcore.Grant {
 		calls, lost := c.core.SetTopology(topology)
 		for _, call := range calls {
-			call.Owner.(*acquisition).rerouted = true
-			if cancel := call.Owner.(*acquisition).reroute; cancel != nil {
-				cancel(clientcore.ErrRerouted)
-			}
+			call.Owner.(*acquisition).reroute(clientcore.ErrRerouted)
 		}
 		for _, g := range lost {
 			g.Session().Owner.(*keepAlive).wakeUp()
