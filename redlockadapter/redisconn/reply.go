@@ -53,16 +53,10 @@ func (r Reply) noScript() bool {
 	return refused.Code() == "NOSCRIPT"
 }
 
-// replyOf converts a reply of go-redis. Without a reply, the server may have executed the request.
+// replyOf converts a reply of go-redis.
 func replyOf(value any, err error) Reply {
-	var refused redis.Error
-	switch {
-	case errors.Is(err, redis.Nil):
-		return Reply{Words: []string{""}}
-	case errors.As(err, &refused):
-		return Reply{Err: RedisError(refused.Error())}
-	case err != nil:
-		return Reply{Err: err, MaybeExecuted: true}
+	if err != nil {
+		return failureOf(err)
 	}
 	switch value := value.(type) {
 	case int64:
@@ -75,6 +69,18 @@ func replyOf(value any, err error) Reply {
 		return Reply{Words: words}
 	}
 	return Reply{Words: []string{wordOf(value)}}
+}
+
+// failureOf converts an error of go-redis. Without a reply, the server may have executed the request.
+func failureOf(err error) Reply {
+	var refused redis.Error
+	switch {
+	case errors.Is(err, redis.Nil):
+		return Reply{Words: []string{""}}
+	case errors.As(err, &refused):
+		return Reply{Err: RedisError(refused.Error())}
+	}
+	return Reply{Err: err, MaybeExecuted: true}
 }
 
 // wordOf returns a string or an integer in a reply as text, and "" for a null.

@@ -23,7 +23,7 @@ type Request struct {
 	script     *Script  // nil for a plain command
 	keys       []string // in the life of the server; their prefix differs from server to server
 	globalKeys []string // outside any life
-	args       []any    // strings; for a plain command, its name is the first
+	args       []any    // pointers to strings, which are not copied; the name of a plain command is a string
 
 	// Answer is called exactly once for each connection that the request is sent on,
 	// with the connection's Config.Index. It must not block.
@@ -38,16 +38,19 @@ type Request struct {
 
 // NewRequest returns a call of a script on keys of the server's life.
 func NewRequest(s *Script, keys []string, args ...string) *Request {
-	return &Request{script: s, keys: keys, args: anys(args)}
+	return &Request{script: s, keys: keys, args: pointers(args)}
 }
 
 // NewCommand returns a plain command, such as INFO.
-func NewCommand(args ...string) *Request { return &Request{args: anys(args)} }
+func NewCommand(name string, args ...string) *Request {
+	return &Request{args: append([]any{name}, pointers(args)...)}
+}
 
-func anys(args []string) []any {
+// pointers returns arguments as go-redis takes them, without an allocation for each.
+func pointers(args []string) []any {
 	all := make([]any, len(args))
-	for i, arg := range args {
-		all[i] = arg
+	for i := range args {
+		all[i] = &args[i]
 	}
 	return all
 }
