@@ -47,7 +47,7 @@ func (b *Backend) newAttempt(h engine.Held, under authority) *attempt {
 // scriptAttempt describes a lease to the scripts.
 func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt {
 	return scripts.Attempt{Name: h.Name, Resources: h.Resources, Version: version, Fleet: b.fingerprint, TTL: h.TTL,
-		Details: detailsOf(h)}
+		Details: b.detailsOf(h)}
 }
 
 // start asks the first nodes. waiter and ticket queue the process on nodes where the lock is held; both

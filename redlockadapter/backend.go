@@ -41,6 +41,7 @@ type Backend struct {
 	unreleased atomic.Int64 // releases that are sent to a node again
 
 	authority atomic.Pointer[authority] // of the newest topology that was used
+	details   atomic.Pointer[detailsText]
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc

@@ -28,12 +28,14 @@ func attemptName(session engine.SessionID, nonce engine.Nonce, at time.Time, use
 	var id [idSize]byte
 	binary.BigEndian.PutUint32(id[:], uint32(at.Unix()))
 	_, _ = rand.Read(id[timeSize:]) // never fails
-	parts := []string{base64.RawURLEncoding.EncodeToString(session[:]), strconv.FormatUint(uint64(nonce), 10),
-		base64.RawURLEncoding.EncodeToString(id[:])}
+	var room [64]byte
+	name := append(base64.RawURLEncoding.AppendEncode(room[:0], session[:]), '.')
+	name = append(strconv.AppendUint(name, uint64(nonce), 10), '.')
+	name = base64.RawURLEncoding.AppendEncode(name, id[:])
 	if user != "" {
-		parts = append(parts, user)
+		name = append(append(name, '.'), user...)
 	}
-	return strings.Join(parts, ".")
+	return string(name)
 }
 
 // UserOf returns the user in the name of an attempt, empty if it was made without users.
@@ -92,6 +94,26 @@ type details struct {
 	TTL      int64              `json:"ttl"` // milliseconds
 	Set      []fencing.Resource `json:"set,omitempty"`
 	Metadata map[string]string  `json:"metadata,omitempty"`
+}
+
+// detailsText is the details of leases with an equal holder and TTL, and nothing else.
+type detailsText struct {
+	holder string
+	ttl    time.Duration
+	text   string
+}
+
+// detailsOf returns the details of a lease. It keeps the last text, since most leases of a process have the same.
+func (b *Backend) detailsOf(h *engine.Held) string {
+	if len(h.Resources) > 1 || len(h.Metadata) > 0 {
+		return detailsOf(h)
+	}
+	last := b.details.Load()
+	if last == nil || last.holder != h.Holder || last.ttl != h.TTL {
+		last = &detailsText{h.Holder, h.TTL, detailsOf(h)}
+		b.details.Store(last)
+	}
+	return last.text
 }
 
 // detailsOf returns the details of a lease as JSON.
