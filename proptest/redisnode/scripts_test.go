@@ -71,13 +71,10 @@ func (b *both) step() (what string, model, real any) {
 	switch k := b.IntN(20); {
 	case k < 6:
 		c, some := b.call(), b.some()
-		waiter, granted := c.Waiter.Name, c.Token.String()
 		if c.Token == fencing.None || b.IntN(3) > 0 {
-			c.Token, granted = fencing.None, ""
+			c.Token = fencing.None
 		}
-		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL,
-			c.Details, waiter, c.Waiter.Ticket, granted))
-		return "acquire", b.node.Acquire(b.now, some, c), reply
+		return "acquire", b.node.Acquire(b.now, some, c), b.acquire(some, &c)
 	case k < 8:
 		c, some := b.call(), b.some()
 		reply := b.reply(b.run(b.now, "raise", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce,
@@ -108,6 +105,22 @@ func (b *both) step() (what string, model, real any) {
 		return b.recover(k - 1)
 	}
 	return b.lose()
+}
+
+// acquire calls the script. Arguments that are not needed are missing.
+func (b *both) acquire(some []fencing.Resource, c *Call) Reply {
+	b.t.Helper()
+	args := []any{c.Version, c.Fleet, c.Nonce, c.TTL, c.Details}
+	granted := ""
+	if c.Token != fencing.None {
+		granted = c.Token.String()
+	}
+	if c.Waiter.Name != "" {
+		args = append(args, granted, c.Waiter.Name, c.Waiter.Ticket)
+	} else if granted != "" {
+		args = append(args, granted)
+	}
+	return b.reply(b.run(b.now, "acquire", append([]string{b.key("node")}, b.keys(some)...), args...))
 }
 
 // word returns a reason as the keeper's scripts return it.
@@ -312,9 +325,7 @@ func (b *both) queueStep() (model, real any) {
 		b.node.Release(b.now, some, End{Nonce: "nobody", Cause: Released, Wake: WakeAny})
 		return nil, nil
 	}
-	reply := b.run(b.now, "acquire", append([]string{b.key("node")}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL,
-		"", waiter.Name, waiter.Ticket, "")
-	return b.node.Acquire(b.now, some, c), b.reply(reply)
+	return b.node.Acquire(b.now, some, c), b.acquire(some, &c)
 }
 
 // TestQueuesFollowTheModel is TestScriptsFollowTheModel for locks that are held, and their waiters.
@@ -330,7 +341,7 @@ func TestQueuesFollowTheModel(t *testing.T) {
 	b.run(b.now, "init", []string{state, prefix + "life"}, "j", 1, "f", "m", 0, 1000, 0, "")
 	holder := Call{Version: 1, Fleet: "f", Nonce: "holder", TTL: 1_000_000_000}
 	b.node.Acquire(b.now, resources, holder)
-	b.run(b.now, "acquire", append([]string{state}, b.keys(resources)...), 1, "f", "holder", holder.TTL, "", "", "", "")
+	b.acquire(resources, &holder)
 	waiters, left := 0, 0
 	for step := range 600 {
 		model, real := b.queueStep()

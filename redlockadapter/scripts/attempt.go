@@ -35,9 +35,14 @@ func (a *Attempt) Acquire(waiter, ticket string, granted fencing.Token) *redisco
 	if granted != fencing.None {
 		known = granted.String()
 	}
-	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL),
-		a.Details,
-		waiter, ticket, known)
+	args := []string{a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, known, waiter, ticket}
+	switch { // each argument costs the node time
+	case waiter == "" && known == "":
+		args = args[:5]
+	case waiter == "":
+		args = args[:6]
+	}
+	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), args...)
 }
 
 // Raise has a larger token accepted where the attempt holds the locks.
