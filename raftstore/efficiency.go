@@ -39,8 +39,16 @@ func (n *Node) SetMemberAPI(ctx context.Context, id, address string) error {
 }
 
 // MemberAPI returns the API address of a member as applied by this node, or "" if it is
-// unknown.
-func (n *Node) MemberAPI(id string) (address string) {
-	n.fsm.Read(func(m *machine.Machine) { address = m.MemberAPI(id) })
-	return address
+// unknown. It does not wait for an entry that is being applied: many calls need the leader's address.
+func (n *Node) MemberAPI(id string) string {
+	if all := n.memberAPIs.Load(); all != nil {
+		return (*all)[id]
+	}
+	return ""
+}
+
+// publishMemberAPIs sets what MemberAPI returns. The caller holds fsm.mu.
+func (n *Node) publishMemberAPIs(m *machine.Machine) {
+	all := m.MemberAPIs()
+	n.memberAPIs.Store(&all)
 }

@@ -350,18 +350,16 @@ const (
 // It returns the leader's ID and API address. After LeaderTimeout, when ctx ends, or if this node was removed from
 // the cluster, it returns a NotLeaderError.
 func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
+	if id, api := n.knownLeader(); id != "" {
+		return id, api, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, LeaderTimeout)
 	defer cancel()
 	poll := time.NewTicker(leaderPoll)
 	defer poll.Stop()
 	for {
-		if n.Leads() {
-			return n.ID(), n.MemberAPI(n.ID()), nil
-		}
-		if id, _ := n.Leader(); id != "" && id != n.ID() {
-			if api := n.MemberAPI(id); api != "" {
-				return id, api, nil
-			}
+		if id, api := n.knownLeader(); id != "" {
+			return id, api, nil
 		}
 		if n.Removed() {
 			return "", "", n.notLeader()
@@ -374,4 +372,17 @@ func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
 			return "", "", ErrStopped
 		}
 	}
+}
+
+// knownLeader returns this node if it leads and serves, another leader whose API address it knows, or "".
+func (n *Node) knownLeader() (id, api string) {
+	if n.Leads() {
+		return n.ID(), n.MemberAPI(n.ID())
+	}
+	if id, _ := n.Leader(); id != "" && id != n.ID() {
+		if api := n.MemberAPI(id); api != "" {
+			return id, api
+		}
+	}
+	return "", ""
 }

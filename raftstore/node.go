@@ -52,6 +52,8 @@ type Node struct {
 	topology  topologyWatch
 	changes   changeLog
 
+	memberAPIs atomic.Pointer[map[string]string] // see MemberAPI; nil before the first address
+
 	left  chan string // a leader whose last connection to this node has ended; has room for one
 	early atomic.Pointer[earlyElection]
 

@@ -59,6 +59,9 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 		f.config.Hooks.Applied(events)
 	}
 	f.topology.update(m)
+	if _, ok := c.(*machine.SetMemberAPI); ok {
+		f.publishMemberAPIs(m)
+	}
 	return append(calls, f.hub.Applied(m, c, result, events, f.applying.next())...)
 }
 
@@ -68,6 +71,7 @@ func (f follower) Restored(old, now *machine.Machine) []func() {
 		f.config.Observer.Restored(now)
 	}
 	f.topology.update(now)
+	f.publishMemberAPIs(now)
 	return f.hub.Restored(old, now)
 }
 

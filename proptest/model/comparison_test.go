@@ -256,7 +256,7 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 		same(t, c, "move", want[i], model.Migration(mv))
 	}
 	for _, id := range []string{"n1", "n2"} {
-		same(t, c, "member", p.model.MemberAPI(id), p.machine.MemberAPI(id))
+		same(t, c, "member", p.model.MemberAPI(id), p.machine.MemberAPIs()[id])
 	}
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -96,8 +97,8 @@ func (m *Machine) Topology() engine.Topology {
 // Ceiling returns the largest token that the Redis nodes may accept.
 func (m *Machine) Ceiling() fencing.Token { return m.ceiling }
 
-// MemberAPI returns the API address of a member, or "" if it is unknown.
-func (m *Machine) MemberAPI(id string) string { return m.memberAPI[id] }
+// MemberAPIs returns the API addresses of the members, by ID.
+func (m *Machine) MemberAPIs() map[string]string { return maps.Clone(m.memberAPI) }
 
 func (c *SetFleet) apply(m *Machine) Result {
 	if c.Version != 0 && c.Version != m.version {

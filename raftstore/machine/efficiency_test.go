@@ -262,13 +262,13 @@ func TestForceFleetOnARestoredLog(t *testing.T) {
 func TestMemberAPI(t *testing.T) {
 	m := played(t, &SetMemberAPI{ID: "n1", Address: "n1:8400"}, &SetMemberAPI{ID: "n2", Address: "n2:8400"},
 		&SetMemberAPI{ID: "n1", Address: "n1:9400"})
-	require.Equal(t, "n1:9400", m.MemberAPI("n1"))
+	require.Equal(t, "n1:9400", m.MemberAPIs()["n1"])
 	require.Zero(t, m.Version(), "clients do not route by it")
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 	other.Apply(&SetMemberAPI{ID: "n1"})
-	require.Empty(t, other.MemberAPI("n1"))
-	require.Equal(t, "n2:8400", other.MemberAPI("n2"))
+	require.Empty(t, other.MemberAPIs()["n1"])
+	require.Equal(t, "n2:8400", other.MemberAPIs()["n2"])
 }
 
 func TestVersionAt(t *testing.T) {
