@@ -68,7 +68,7 @@ func (a *acquisition) openSession(ctx context.Context) (*raftstore.Session, erro
 	return s, err
 }
 
-// askRaft asks for the lock. While the request waits, askRaft keeps the session alive
+// askRaft asks for the lock. While the request is queued, askRaft keeps the session alive
 // on behalf of the caller, which renews only what it holds.
 func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session) (engine.Grant, error) {
 	if !a.request.Wait {
@@ -76,26 +76,32 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var grant engine.Grant
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		grant, err = s.Acquire(ctx, a.request)
-		done <- err
-	}()
-	keepAlive := time.NewTicker(s.TTL() / 3)
-	defer keepAlive.Stop()
+	request, queued := a.request, false
+	request.Queued = func() {
+		a.request.Queued()
+		queued = true
+		go keepAlive(ctx, s, cancel)
+	}
+	grant, err := s.Acquire(ctx, request)
+	if err == nil && queued { // the session was renewed before the wait
+		err = grantedBut(s.Extend(caller))
+	}
+	return grant, err
+}
+
+// keepAlive renews a session until ctx ends. It ends ctx if the session is lost.
+func keepAlive(ctx context.Context, s *raftstore.Session, cancel context.CancelCauseFunc) {
+	ticks := time.NewTicker(s.TTL() / 3)
+	defer ticks.Stop()
 	for {
 		select {
-		case err := <-done:
-			if err == nil { // the caller counts the TTL from the answer
-				err = grantedBut(s.Extend(caller))
-			}
-			return grant, err
-		case <-keepAlive.C:
+		case <-ticks.C:
 			if err := s.Extend(ctx); errors.Is(err, engine.ErrLost) {
 				cancel(err)
+				return
 			}
+		case <-ctx.Done():
+			return
 		}
 	}
 }

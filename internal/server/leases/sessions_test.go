@@ -201,3 +201,30 @@ func TestGrantThatIsNotRenewedIsNotForwarded(t *testing.T) {
 	require.NoError(t, grantedBut(nil))
 	require.NotErrorIs(t, grantedBut(engine.ErrExpired), engine.ErrUncertain, "the attempt holds nothing")
 }
+
+// A lease that was granted after a wait does not begin with a TTL that the wait has used.
+func TestGrantAfterAWaitIsRenewed(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	holder, waiter := s.openSession(t), s.openSession(t)
+	_, err := s.acquire(holder, "a", 1)
+	require.NoError(t, err)
+	granted := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", SessionId: waiter.String(), Nonce: 1,
+			Wait: "1m"})
+		granted <- err
+	}()
+	inspect := func() engine.Status {
+		status, err := s.inspect(context.Background(), "a")
+		require.NoError(t, err)
+		return status
+	}
+	testserver.Eventually(t, "the request waits", func() bool { return len(inspect().Waiters) == 1 })
+	clock := engine.SystemClock()
+	released := clock.Now()
+	_, err = s.Release(context.Background(), &pb.ReleaseRequest{SessionId: holder.String(), Nonce: 1})
+	require.NoError(t, err)
+	require.NoError(t, testserver.Receive(t, granted))
+	require.Less(t, inspect().Holders[0].Renewed, clock.Now().Since(released))
+}
