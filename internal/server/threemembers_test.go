@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ func TestThreeMembers(t *testing.T) {
 		"sign":                 testSignElsewhere,
 		"losses":               testWatchSessionElsewhere,
 		"repeated":             testRepeatElsewhere,
+		"sessions":             testSessionsElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +87,46 @@ func testRepeatElsewhere(t *testing.T, c *cluster) {
 	require.Equal(t, first["token"], refused["heldBy"].(map[string]any)["token"])
 	mustPost(t, c.members[2].spec.API, "/v1/release", leaseName(first))
 	require.Greater(t, mustPost(t, c.members[1].spec.API, "/v1/acquire", another)["token"], first["token"])
+}
+
+// A follower answers a call that names a session with the bytes of the leader, also an invalid one.
+func testSessionsElsewhere(t *testing.T, c *cluster) {
+	follower, leader := c.follower().spec.API, c.awaitLeader().spec.API
+	answer := func(address, path, body string) string {
+		response, err := http.DefaultClient.Do(newPost(t, address, path, body))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.Status + " " + response.Header.Get("Content-Type") + " " + string(text)
+	}
+	const id, none, redis = "0123456789abcdef0123456789abcdef", "00000000000000000000000000000000",
+		"65666600000000000000000000000000"
+	for _, call := range []struct{ path, body string }{
+		{"open-session", `{"sessionId":"` + id + `","ttl":"10m"}`},
+		{"open-session", `{"sessionId":"x"}`}, {"open-session", `{"ttl":"0s"}`}, {"open-session", `{"ttl":"1ms"}`},
+		{"open-session", `{"sessionId":"` + id + `","ttl":"20m"}`},
+		{"acquire", `{"resource":"in/a<b>","sessionId":"` + id + `","nonce":4294967296}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + id + `","ttl":"1s"}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + id + `","attempt":"0123456789abcdef"}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + id + `","shared":true,"permits":2}`},
+		{"acquire", `{"resource":"in/a","sessionId":"x"}`}, {"acquire", `{"sessionId":"` + id + `"}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + id + `","wait":"soon"}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + none + `","nonce":1}`},
+		{"acquire", `{"resource":"fast/in","sessionId":"` + id + `","nonce":1}`},
+		{"acquire", `{"resource":"in/a","sessionId":"` + redis + `","nonce":1}`},
+		{"renew", `{"sessionId":"` + none + `"}`}, {"renew", `{"sessionId":"` + id + `","metadata":{"a":"b"}}`},
+		{"release", `{"sessionId":"` + id + `","nonce":99}`}, {"release", `{"sessionId":"` + id + `"}`},
+		{"release", `{"sessionId":"` + none + `","nonce":1}`},
+		{"close-session", `{}`}, {"close-session", `{"sessionId":"` + none + `"}`},
+	} {
+		want := answer(leader, "/v1/"+call.path, call.body)
+		require.Equal(t, want, answer(follower, "/v1/"+call.path, call.body), "%s %s", call.path, call.body)
+	}
+	held := mustPost(t, follower, "/v1/acquire", `{"resource":"in/a","sessionId":"`+id+`","nonce":1,"wait":"1m"}`)
+	require.Equal(t, []any{held["token"]}, mustPost(t, leader, "/v1/renew", `{"sessionId":"`+id+`"}`)["tokens"])
+	require.Equal(t, true, mustPost(t, follower, "/v1/release", `{"sessionId":"`+id+`","nonce":1}`)["released"])
+	mustPost(t, follower, "/v1/close-session", `{"sessionId":"`+id+`"}`)
 }
 
 // A follower names the leader to gRPC clients, and forwards HTTP requests to it.

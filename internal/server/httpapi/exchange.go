@@ -71,10 +71,15 @@ func (x *exchange) unary(service any, m *grpc.MethodDesc) {
 					response, err = handler(ctx, request)
 					return err
 				}
-				err = x.orForward(ctx, mayForward, repeatable(request), run, func(leader string) error {
-					into := response.(proto.Message).ProtoReflect().New() // response is nil, but has its type
-					return x.forwardCall(ctx, leader, request.(proto.Message), into.Interface())
-				})
+				fromLeader := leaderAnswer(request)
+				c := forwardable{mayForward: mayForward, leaderOnly: fromLeader != nil, repeatable: repeatable(request), run: run}
+				c.forward = func(leader string) error {
+					if fromLeader == nil { // response is nil, but has its type
+						fromLeader = response.(proto.Message).ProtoReflect().New().Interface()
+					}
+					return x.forwardCall(ctx, leader, request.(proto.Message), fromLeader)
+				}
+				err = x.orForward(ctx, &c)
 				return response, err
 			})
 		})
@@ -89,9 +94,11 @@ func (x *exchange) unary(service any, m *grpc.MethodDesc) {
 
 // decode reads the body into a message.
 func (x *exchange) decode(into proto.Message) error {
-	var err error
-	if x.body, err = x.readBody(x.w, x.r); err != nil {
-		return err
+	if x.body == nil { // otherwise the call runs again
+		var err error
+		if x.body, err = x.readBody(x.w, x.r); err != nil {
+			return err
+		}
 	}
 	return decode(x.body, into)
 }
@@ -110,6 +117,30 @@ func repeatable(request any) bool {
 	return false
 }
 
+// leaderAnswer returns an empty answer to a request that no other member than the leader can serve, because it opens or
+// names a session, and nil for other requests.
+func leaderAnswer(request any) proto.Message {
+	switch r := request.(type) {
+	case *pb.OpenSessionRequest:
+		return &pb.OpenSessionResponse{}
+	case *pb.CloseSessionRequest:
+		return &pb.CloseSessionResponse{}
+	case *pb.AcquireRequest:
+		if r.SessionId != "" {
+			return &pb.AcquireResponse{}
+		}
+	case *pb.RenewRequest:
+		if r.SessionId != "" && r.Resource == "" {
+			return &pb.RenewResponse{}
+		}
+	case *pb.ReleaseRequest:
+		if r.SessionId != "" && r.Resource == "" {
+			return &pb.ReleaseResponse{}
+		}
+	}
+	return nil
+}
+
 // forwardedHeader marks a request that a member has forwarded. Members do not
 // forward it again, so that two members that consider each other the leader do not
 // send it back and forth.
@@ -118,14 +149,26 @@ const forwardedHeader = "Leased-Forwarded"
 // forwardPause is the pause before a request is forwarded again.
 const forwardPause = 20 * time.Millisecond
 
+// forwardable is a call that this member runs or forwards.
+type forwardable struct {
+	mayForward func() bool
+	leaderOnly bool // only the leader can serve it
+	repeatable bool // it can be sent again if it may have arrived
+	run        func() error
+	forward    func(leader string) error // if it returns an error, it has written no response
+}
+
 // orForward runs a call on this member. If another member leads, it forwards the call there, and waits for an election
 // if there is no leader. A leader that cannot be reached, or no longer leads, has not run the call: orForward looks for
 // the leader again, for up to routing.LeaderTimeout. A leader that was deposed and does not answer may have run it, so
-// only a repeatable call goes on to the next leader. If forward returns an error, it has written no response.
-func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeatable bool, run func() error,
-	forward func(leader string) error) error {
-	err := run()
-	if !routing.IsNotLeader(err) || !mayForward() || x.r.Header.Get(forwardedHeader) != "" {
+// only a repeatable call goes on to the next leader. A call that only the leader can serve does not run here while
+// another member leads and answers.
+func (x *exchange) orForward(ctx context.Context, c *forwardable) error {
+	mayForward := func() bool { return c.mayForward() && x.r.Header.Get(forwardedHeader) == "" }
+	ran, err := true, error(wire.ErrNotLeader)
+	if c.leaderOnly && mayForward() && x.otherLeader() != "" {
+		ran = false
+	} else if err = c.run(); !routing.IsNotLeader(err) || !mayForward() {
 		return err
 	}
 	clock := x.Chain.Router.Clock
@@ -135,21 +178,35 @@ func (x *exchange) orForward(ctx context.Context, mayForward func() bool, repeat
 		case waitErr != nil:
 			return waitErr
 		case leader == x.Chain.Router.Address: // this member leads now
-			return run()
+			return c.run()
 		}
-		failed := forward(leader)
+		failed := c.forward(leader)
 		switch {
 		case failed == nil:
 			x.forwarded = true
 			return err
 		case (errors.Is(failed, routing.ErrNotReached) || routing.IsNotLeader(failed)) && clock.Now().Until(limit) > 0:
+			if !ran { // an invalid request does not wait for a leader
+				if ran, err = true, c.run(); !routing.IsNotLeader(err) {
+					return err
+				}
+			}
 			if engine.Sleep(ctx, forwardPause) != nil {
 				return failed
 			}
-		case !repeatable || !errors.Is(failed, routing.ErrLeaderChanged):
+		case !c.repeatable || !errors.Is(failed, routing.ErrLeaderChanged):
 			return failed
 		}
 	}
+}
+
+// otherLeader returns the API address of another member that leads, as far as this member knows, or "".
+func (h *Handler) otherLeader() string {
+	router := h.Chain.Router
+	if leader := router.LeaderAddress(); !router.Node.Leads() && leader != router.Address {
+		return leader
+	}
+	return ""
 }
 
 // forwardCall sends a unary call to the leader and writes its answer. This member

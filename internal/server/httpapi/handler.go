@@ -164,9 +164,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 // live serves the data of the dashboard. A follower forwards the stream to the leader if
 // there is one, and otherwise answers from its own state.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
-	router := h.Chain.Router
-	leader := router.LeaderAddress()
-	if !router.Node.Leads() && leader != "" && leader != router.Address && r.Header.Get(forwardedHeader) == "" {
+	if leader := h.otherLeader(); leader != "" && r.Header.Get(forwardedHeader) == "" {
 		return h.forward(w, r, leader)
 	}
 	return h.Dashboard.Live(w, r)

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,26 +13,38 @@ import (
 // numbers. Unlike protojson it encodes 64-bit numbers as JSON numbers. In this API they are
 // below 2^53, so every reader gets them exactly.
 func Encode(m proto.Message) []byte {
-	var out bytes.Buffer
-	writeMessage(&out, m.ProtoReflect())
-	out.WriteByte('\n')
-	return out.Bytes()
+	e := &encoder{}
+	e.values = json.NewEncoder(&e.out)
+	e.values.SetEscapeHTML(false)
+	e.message(m.ProtoReflect())
+	e.out.WriteByte('\n')
+	return e.out.Bytes()
 }
 
-func writeMessage(out *bytes.Buffer, m protoreflect.Message) {
-	out.WriteByte('{')
+// encoder encodes one message.
+type encoder struct {
+	out    bytes.Buffer
+	values *json.Encoder // writes to out
+}
+
+func (e *encoder) message(m protoreflect.Message) {
+	e.out.WriteByte('{')
 	fields := m.Descriptor().Fields()
-	separator := ""
+	first := true
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		if !m.Has(f) && !SpelledOut(f) {
 			continue
 		}
-		fmt.Fprintf(out, "%s%q:", separator, f.JSONName())
-		separator = ","
-		writeField(out, f, m.Get(f))
+		if !first {
+			e.out.WriteByte(',')
+		}
+		first = false
+		e.out.Write(strconv.AppendQuote(e.out.AvailableBuffer(), f.JSONName()))
+		e.out.WriteByte(':')
+		e.field(f, m.Get(f))
 	}
-	out.WriteByte('}')
+	e.out.WriteByte('}')
 }
 
 // SpelledOut reports whether a field is written even if it is false or empty: "not released" and
@@ -41,7 +53,7 @@ func SpelledOut(f protoreflect.FieldDescriptor) bool {
 	return f.Kind() == protoreflect.BoolKind && !f.HasPresence() || f.IsList()
 }
 
-func writeField(out *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
+func (e *encoder) field(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case f.IsMap(): // to texts or numbers
 		values := map[string]any{}
@@ -49,28 +61,26 @@ func writeField(out *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflec
 			values[key.String()] = value.Interface()
 			return true
 		})
-		writeValue(out, values)
+		e.value(values)
 	case f.IsList():
-		out.WriteByte('[')
+		e.out.WriteByte('[')
 		for i := range v.List().Len() {
 			if i > 0 {
-				out.WriteByte(',')
+				e.out.WriteByte(',')
 			}
-			writeValue(out, v.List().Get(i).Interface())
+			e.value(v.List().Get(i).Interface())
 		}
-		out.WriteByte(']')
+		e.out.WriteByte(']')
 	default:
-		writeValue(out, v.Interface())
+		e.value(v.Interface())
 	}
 }
 
-func writeValue(out *bytes.Buffer, v any) {
+func (e *encoder) value(v any) {
 	if m, ok := v.(protoreflect.Message); ok {
-		writeMessage(out, m)
+		e.message(m)
 		return
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(v)       // texts, numbers and booleans have an encoding
-	out.Truncate(out.Len() - 1) // the line feed
+	_ = e.values.Encode(v)          // texts, numbers and booleans have an encoding
+	e.out.Truncate(e.out.Len() - 1) // the line feed
 }

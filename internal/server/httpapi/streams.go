@@ -35,12 +35,14 @@ func (x *exchange) stream(service any, m *grpc.StreamDesc) {
 		// What was sent cannot be taken back, and a file can be read only once.
 		mayForward := func() bool { return s.contentType == "" && !s.received }
 		run := func() error { return m.Handler(service, chained) }
-		return x.orForward(chained.Context(), mayForward, !m.ClientStreams, run, func(leader string) error {
+		forward := func(leader string) error {
 			if x.body != nil {
-				x.r.Body = io.NopCloser(bytes.NewReader(x.body))
+				x.r.Body, x.r.ContentLength = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body))
 			}
 			return x.forward(x.w, x.r.WithContext(chained.Context()), leader)
-		})
+		}
+		return x.orForward(chained.Context(), &forwardable{mayForward: mayForward, repeatable: !m.ClientStreams, run: run,
+			forward: forward})
 	})
 	switch gone := x.r.Context().Err() != nil; {
 	case err == nil || x.forwarded:

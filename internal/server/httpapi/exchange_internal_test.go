@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/calls"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// newFollower returns the Handler of a member that knows the API address of another one, which leads.
+func newFollower(t *testing.T) *Handler {
+	t.Helper()
+	nodes := map[string]*raftstore.Node{}
+	for _, id := range []string{"leader", "follower"} {
+		node, err := raftstore.Open(raftstore.Config{ID: id, Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0",
+			HeartbeatTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+		nodes[id] = node
+	}
+	ctx := testserver.Context(t)
+	require.NoError(t, nodes["leader"].Bootstrap())
+	testserver.Eventually(t, "the first member leads", nodes["leader"].Leads)
+	require.NoError(t, nodes["follower"].Join(ctx, nodes["leader"]))
+	require.NoError(t, nodes["leader"].SetMemberAPI(ctx, "leader", "127.0.0.1:1"))
+	router := &routing.Router{Node: nodes["follower"], Address: "127.0.0.1:2", Clock: engine.SystemClock()}
+	testserver.Eventually(t, "the follower knows the leader", func() bool { return router.LeaderAddress() != "" })
+	return &Handler{Config: Config{Chain: &calls.Chain{Router: router}}}
+}
+
+// A follower forwards a call that only the leader can serve without running it. If the leader cannot be reached, it
+// runs the call once: an invalid request is refused at once.
+func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
+	t.Parallel()
+	h := newFollower(t)
+	invalid := fmt.Errorf("%w: nonce", engine.ErrInvalid)
+	for name, c := range map[string]struct {
+		leaderOnly, sent bool  // sent by another member
+		here             error // of the call on this member
+		answers          []error
+		runs, forwards   int
+		want             error
+	}{
+		"forwarded":     {leaderOnly: true, answers: []error{nil}, forwards: 1, want: wire.ErrNotLeader},
+		"any member":    {here: wire.ErrNotLeader, answers: []error{nil}, runs: 1, forwards: 1, want: wire.ErrNotLeader},
+		"served here":   {runs: 1},
+		"from a member": {leaderOnly: true, sent: true, here: wire.ErrNotLeader, runs: 1, want: wire.ErrNotLeader},
+		"lost":          {leaderOnly: true, answers: []error{engine.ErrUncertain}, forwards: 1, want: engine.ErrUncertain},
+		"invalid, not reached": {leaderOnly: true, here: invalid, answers: []error{routing.ErrNotReached}, runs: 1,
+			forwards: 1, want: engine.ErrInvalid},
+		"not reached": {leaderOnly: true, here: wire.ErrNotLeader,
+			answers: []error{routing.ErrNotReached, wire.ErrNotLeader, nil}, runs: 1, forwards: 3, want: wire.ErrNotLeader},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &exchange{Handler: h, r: httptest.NewRequest("POST", "/v1/acquire", nil)}
+			if c.sent {
+				x.r.Header.Set(forwardedHeader, "n9")
+			}
+			runs, forwards := 0, 0
+			err := x.orForward(testserver.Context(t), &forwardable{leaderOnly: c.leaderOnly,
+				mayForward: func() bool { return true },
+				run:        func() error { runs++; return c.here },
+				forward: func(leader string) error {
+					require.Equal(t, "127.0.0.1:1", leader)
+					forwards++
+					return c.answers[forwards-1]
+				}})
+			require.ErrorIs(t, err, c.want)
+			require.Equal(t, []int{c.runs, c.forwards}, []int{runs, forwards})
+			require.Equal(t, c.forwards > 0 && c.answers[len(c.answers)-1] == nil, x.forwarded)
+		})
+	}
+}
+
+// The answers of the leader have the types of the methods. A request that another member may serve has none.
+func TestLeaderAnswer(t *testing.T) {
+	t.Parallel()
+	byRequest := map[protoreflect.FullName]protoreflect.FullName{}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(
+		protoreflect.FullName(pb.LeaseService_ServiceDesc.ServiceName))
+	require.NoError(t, err)
+	methods := d.(protoreflect.ServiceDescriptor).Methods()
+	for i := range methods.Len() {
+		byRequest[methods.Get(i).Input().FullName()] = methods.Get(i).Output().FullName()
+	}
+	for _, request := range []proto.Message{&pb.OpenSessionRequest{}, &pb.CloseSessionRequest{},
+		&pb.AcquireRequest{SessionId: "s"}, &pb.RenewRequest{SessionId: "s"}, &pb.ReleaseRequest{SessionId: "s"}} {
+		require.Equal(t, byRequest[proto.MessageName(request)], proto.MessageName(leaderAnswer(request)))
+	}
+	for _, request := range []proto.Message{&pb.AcquireRequest{Resource: "a"}, &pb.InspectRequest{},
+		&pb.RenewRequest{SessionId: "s", Resource: "a", Token: 1}, &pb.RenewRequest{Resource: "a", Token: 1},
+		&pb.ReleaseRequest{SessionId: "s", Resource: "a", Token: 1}, &pb.ReleaseRequest{Resource: "a", Token: 1}} {
+		require.Nil(t, leaderAnswer(request), "%T %v", request, request)
+	}
+}
