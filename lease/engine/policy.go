@@ -133,9 +133,9 @@ func (s Policies) For(resource fencing.Resource) Policy { return s.Match(resourc
 // Match returns the policy with the longest matching prefix, without defaults, or the
 // zero Policy if there is none.
 func (s Policies) Match(resource fencing.Resource) Policy {
-	for _, p := range s.byPrefix {
-		if strings.HasPrefix(string(resource), p.Prefix) {
-			return p
+	for i := range s.byPrefix {
+		if p := &s.byPrefix[i]; strings.HasPrefix(string(resource), p.Prefix) {
+			return *p
 		}
 	}
 	return Policy{}

@@ -98,14 +98,15 @@ func (o *operation) beginAcquire(call *pb.AcquireCall) error {
 	return s.Begin(o.stream.ctx, request, o)
 }
 
-// request returns the request of an acquire, after checking that it is valid.
+// request returns the request of an acquire within the limits. In efficiency mode it is valid; in correctness mode
+// Session.Begin checks that.
 func (o *operation) request(call *pb.AcquireCall) (engine.Request, error) {
 	st := o.stream
 	request, err := wire.ToRequest(call)
 	if err == nil {
 		err = st.service.limits.CheckRequest(&request)
 	}
-	if err == nil {
+	if err == nil && call.TtlNanos != 0 {
 		err = request.Validate()
 	}
 	if err != nil {
