@@ -40,8 +40,8 @@ func NewRecorder(clock engine.Clock) *Recorder {
 		since: clock.Now().Time().UTC()}
 }
 
-// kinds has the Kind of each event of the machine that is recorded.
-var kinds = map[machine.EventType]Kind{machine.EventQueued: Waiting, machine.EventGranted: Granted,
+// kinds has the Kind of each event of the machine that is recorded, and 0 for the other values of an EventType.
+var kinds = [1 << 8]Kind{machine.EventQueued: Waiting, machine.EventGranted: Granted,
 	machine.EventReleased: Released, machine.EventCancelled: Cancelled, machine.EventExpired: Expired,
 	machine.EventBroken: Broken}
 
@@ -66,11 +66,9 @@ func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
 		if kind == 0 {
 			continue
 		}
-		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, session: e.Session, holder: e.Holder,
-			user: e.User,
-			slot: int32(e.Slot), kind: kind, mode: e.Mode}
+		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, slot: int32(e.Slot), kind: kind, mode: e.Mode}
 		for _, name := range e.Resources {
-			r.events.add(name, &recorded, at, false)
+			r.events.add(name, recorded, party{e.Session, e.Holder, e.User}, at, false)
 		}
 	}
 	r.hub.applied(events)
@@ -118,7 +116,7 @@ func (r *Recorder) Restored(m *machine.Machine) {
 	for name, events := range ended {
 		for _, e := range events {
 			e.kind, e.at = Ended, now.UnixNano()
-			r.events.add(name, &e, now, false)
+			r.events.add(name, e, *e.party, now, false)
 		}
 	}
 	r.hub.restored()
@@ -176,13 +174,13 @@ func (r *Recorder) Queued(order uint64) time.Time {
 // Add records an event of a lock in efficiency mode. Several sources may report the same
 // event. A party with a token alone stands for the holder that was granted that token. The
 // zero time means now.
-func (r *Recorder) Add(name fencing.Resource, kind Kind, party *engine.Party, at time.Time) {
+func (r *Recorder) Add(name fencing.Resource, kind Kind, p *engine.Party, at time.Time) {
 	if at.IsZero() {
 		at = r.clock.Now().Time()
 	}
-	r.events.add(name, &event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session,
-		holder: party.Holder,
-		user:   party.User, slot: int32(party.Slot), kind: kind, mode: engine.Efficiency}, at, true)
+	recorded := event{at: at.UnixNano(), token: p.Token, nonce: p.Nonce, slot: int32(p.Slot), kind: kind,
+		mode: engine.Efficiency}
+	r.events.add(name, recorded, party{p.Session, p.Holder, p.User}, at, true)
 }
 
 // Refuse records a write that a gate refused.

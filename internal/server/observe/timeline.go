@@ -20,13 +20,13 @@ const (
 	// maxBytes bounds the memory of the events of all locks, as accounted by their costs, and
 	// maxRefusalBytes bounds the memory of the refusals. Any caller may report refusals for many
 	// locks: they displace other refusals, but no events.
-	maxBytes, maxRefusalBytes = 16 << 20, 4 << 20
+	maxBytes, maxRefusalBytes = 4 << 20, 1 << 20
 	// shards is the number of parts with a lock each, so that a reader of all locks never
 	// holds up the Raft machine for long.
 	shards = 64
 	// lockCost is the memory of a lock without its name and its events: the record and its
 	// place in the map.
-	lockCost = 300
+	lockCost = 160
 	// sameTime is how far the times of two reports of one event may differ.
 	sameTime = 2 * time.Second
 )
@@ -63,15 +63,19 @@ func KindOf(name string) Kind {
 
 // event is something that happened to a lock.
 type event struct {
-	at      int64 // nanoseconds of Unix time
-	token   fencing.Token
-	nonce   engine.Nonce
-	session engine.SessionID
-	holder  string
-	user    string
-	slot    int32
-	kind    Kind
-	mode    engine.Mode
+	at    int64 // nanoseconds of Unix time
+	token fencing.Token
+	nonce engine.Nonce
+	*party
+	slot int32
+	kind Kind
+	mode engine.Mode
+}
+
+// party is who an event is about. It is larger than the rest of an event, so events share it.
+type party struct {
+	session      engine.SessionID
+	holder, user string
 }
 
 // sameAttempt reports whether two events belong to one acquisition attempt. A waiter of
@@ -115,6 +119,7 @@ type shard struct {
 	bytes          int // of current
 	full           int // the bytes above which current is replaced
 	dropped        bool
+	last           *party // of the last event whose lock had another party before
 }
 
 // timeline has the records of all locks. A Recorder has one for events and one for
@@ -161,11 +166,16 @@ func (s *shard) record(name fencing.Resource) *record {
 
 const eventSize, refusalSize = int(unsafe.Sizeof(event{})), int(unsafe.Sizeof(Refusal{}))
 
-// cost returns the memory of a record.
+// cost returns the memory of a record. Parties that it shares with other records count for all of them.
 func (r *record) cost() int {
-	bytes := lockCost + len(r.name) + cap(r.events)*eventSize
+	bytes := lockCost + len(r.name)
+	if cap(r.events) > len(r.first) {
+		bytes += cap(r.events) * eventSize
+	}
 	for i := range r.events {
-		bytes += r.events[i].texts()
+		if i == 0 || r.events[i].party != r.events[i-1].party {
+			bytes += r.events[i].party.cost()
+		}
 	}
 	if r.refused == nil {
 		return bytes
@@ -177,57 +187,66 @@ func (r *record) cost() int {
 	return bytes
 }
 
-// texts returns the memory of the texts of an event. Texts that it shares with another
-// event count for both.
-func (e *event) texts() int { return len(e.holder) + len(e.user) }
+// cost returns the memory of a party.
+func (p *party) cost() int { return int(unsafe.Sizeof(party{})) + len(p.holder) + len(p.user) }
 
+// texts returns the memory of the texts of a refusal.
 func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason) }
 
-// add adds an event. It copies the texts, which may be part of a log entry, unless an
-// earlier event has them.
-func (t *timeline) add(name fencing.Resource, e *event, at time.Time, onlyNew bool) {
+// add adds an event of a party.
+func (t *timeline) add(name fencing.Resource, e event, who party, at time.Time, onlyNew bool) {
 	s := t.shard(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.record(name)
+	e.party = s.shared(r, &who)
 	if onlyNew {
-		r.complete(e)
-		if r.knows(e) {
+		r.complete(&e)
+		if r.knows(&e) {
 			return
 		}
 	}
 	if e.kind == Granted && e.mode == engine.Correctness {
 		r.grants.add(at)
 	}
-	holder, user := e.holder, e.user
-	if n := len(r.events); n > 0 && r.events[n-1].holder == holder && r.events[n-1].user == user {
-		holder, user = r.events[n-1].holder, r.events[n-1].user
+	if len(r.events) == cap(r.events) {
+		s.bytes -= r.cost()
+		r.makeRoom()
+		s.bytes += r.cost()
+	}
+	if n := len(r.events); n == 0 || r.events[n-1].party != e.party {
+		s.bytes += e.party.cost()
+	}
+	r.events = append(r.events, e)
+}
+
+// makeRoom makes room for another event. It drops a quarter of them at once, so the rest is rarely moved.
+func (r *record) makeRoom() {
+	if n := len(r.events); n == maxEvents {
+		r.events, r.dropped = slices.Delete(r.events, 0, n/4), true
 	} else {
-		holder, user = strings.Clone(holder), strings.Clone(user)
+		r.events = append(make([]event, 0, min(2*n, maxEvents)), r.events...)
+		r.first = [len(r.first)]event{}
 	}
-	if len(r.events) == maxEvents {
-		const dropped = maxEvents / 4 // at once, so the rest is rarely moved
-		for i := range r.events[:dropped] {
-			s.bytes -= r.events[i].texts()
-		}
-		r.events, r.dropped = slices.Delete(r.events, 0, dropped), true
+}
+
+// shared returns a copy of a party, whose texts may be part of a log entry. If the last event of the lock, or last, has
+// the same party, it returns that one: clients use a lock again, and use many locks.
+func (s *shard) shared(r *record, who *party) *party {
+	if n := len(r.events); n > 0 && *r.events[n-1].party == *who {
+		return r.events[n-1].party
 	}
-	before := cap(r.events)
-	r.events = append(r.events, *e)
-	added := &r.events[len(r.events)-1]
-	added.holder, added.user = holder, user
-	s.bytes += added.texts()
-	if grown := cap(r.events) - before; grown > 0 {
-		s.bytes += grown * eventSize
-		r.first = [len(r.first)]event{} // the events have moved
+	if s.last == nil || *s.last != *who {
+		s.last = &party{session: who.session, holder: strings.Clone(who.holder), user: strings.Clone(who.user)}
 	}
+	return s.last
 }
 
 // complete fills in the attempt of an event that names a token alone.
 func (r *record) complete(e *event) {
 	for i := range r.events {
 		if o := &r.events[i]; e.nonce == 0 && e.token != fencing.None && o.token == e.token {
-			e.session, e.nonce, e.holder, e.user, e.slot = o.session, o.nonce, o.holder, o.user, o.slot
+			e.party, e.nonce, e.slot = o.party, o.nonce, o.slot
 		}
 	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,6 +70,40 @@ func requireBounded(t *testing.T, r *Recorder, before int) {
 	t.Logf("%d MiB of at most %d MiB", used>>20, (maxBytes+maxRefusalBytes)>>20)
 	require.Less(t, used, (maxBytes+maxRefusalBytes)*5/4)
 	runtime.KeepAlive(r)
+}
+
+// Events share their parties and each keeps its own. What a shard accounts for is the cost of its records.
+func TestEventsKeepTheirParties(t *testing.T) {
+	const locks, users, events = 10, 3, 3000
+	r, _ := newRecorder()
+	random := rand.New(rand.NewPCG(1, 2))
+	names := map[engine.Nonce]string{}
+	for i := range events {
+		n := random.IntN(users)
+		nonce, holder := engine.Nonce(i+1), strings.Repeat("w", n)
+		names[nonce] = holder
+		r.Applied(raftstore.Entry{At: r.clock.Now().Time()}, []machine.Event{{Type: machine.EventGranted,
+			Resources: []fencing.Resource{fencing.Resource(strconv.Itoa(random.IntN(locks)))}, Nonce: nonce,
+			Session: engine.SessionID{byte(n)}, Holder: holder, User: "user of " + holder}})
+		r.Refuse("0", Refusal{Holder: holder})
+	}
+	for i := range locks {
+		events, _, _ := r.of(fencing.Resource(strconv.Itoa(i)))
+		require.NotEmpty(t, events)
+		for _, e := range events {
+			holder := names[e.nonce]
+			require.Equal(t, party{engine.SessionID{byte(len(holder))}, holder, "user of " + holder}, *e.party)
+		}
+	}
+	for _, l := range []*timeline{r.events, r.refusals} {
+		for i := range l.shards {
+			cost := 0
+			for _, known := range l.shards[i].current {
+				cost += known.cost()
+			}
+			require.Equal(t, cost, l.shards[i].bytes)
+		}
+	}
 }
 
 // However many locks there are, and however long their names, the memory is bounded. A
