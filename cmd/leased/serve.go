@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -39,6 +40,7 @@ func setUpServe(c *cobra.Command) {
 		if printConfig {
 			return nil
 		}
+		defer runtime.KeepAlive(limitGarbage())
 		logger := newLogger(s)
 		for _, unknown := range unknownVariables(os.Environ()) {
 			logger.Warn("unknown environment variable", "variable", unknown.name, "hint", unknown.hint())
