@@ -1,8 +1,10 @@
 -- The mark of each resource: the newest fencing token that was admitted.
--- PostgreSQL 13 or later. Running this file again changes nothing.
+-- PostgreSQL 13 or later. Running this file again changes nothing. Triggers check the
+-- values: PostgreSQL prepares a CHECK constraint again for every UPDATE, also that of a
+-- column that does not change.
 CREATE TABLE IF NOT EXISTS leased_marks (
-    resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512 AND strpos(resource, E'\n') = 0),
-    mark     bigint NOT NULL CHECK (mark BETWEEN 0 AND 9007199254740991)
+    resource text COLLATE "C" PRIMARY KEY,
+    mark     bigint NOT NULL
 ) WITH (fillfactor = 70);
 
 -- The reset of a mark that leased_reset is executing. It is empty otherwise. Do not
@@ -13,15 +15,20 @@ CREATE TABLE IF NOT EXISTS leased_resets (
     mark     bigint NOT NULL
 );
 
--- No statement can lower, rename or delete a mark, except leased_reset. The search path
--- of the function ends with pg_temp, so that it does not find temporary tables of the
+-- No statement can lower, rename or delete a mark, except leased_reset, and none can
+-- create a mark that is not a token, or a name that is not valid. The search path of
+-- the function ends with pg_temp, so that it does not find temporary tables of the
 -- caller in place of these tables. One block: it is never without this search path.
 DO $install$
 BEGIN
 CREATE OR REPLACE FUNCTION leased_keep_mark() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        IF NEW.resource = OLD.resource AND has_table_privilege('leased_resets', 'SELECT') THEN
+    IF TG_OP IN ('INSERT', 'UPDATE') THEN
+        IF TG_OP = 'INSERT' OR NEW.mark > 9007199254740991 THEN
+            RAISE EXCEPTION 'invalid mark % for %', NEW.mark, quote_literal(left(NEW.resource, 100))
+                USING ERRCODE = 'check_violation', HINT = 'A mark is 0 to 9007199254740991. A name has 1 to 512 bytes and no line break.';
+        END IF;
+        IF NEW.resource = OLD.resource AND NEW.mark >= 0 AND has_table_privilege('leased_resets', 'SELECT') THEN
             IF EXISTS (SELECT FROM leased_resets r WHERE r.resource = OLD.resource AND r.expected = OLD.mark AND r.mark = NEW.mark) THEN
                 RETURN NEW;
             END IF;
@@ -37,11 +44,26 @@ $install$;
 
 -- Create the triggers only if they are missing: CREATE TRIGGER waits for every open
 -- transaction that has used the table, and blocks all others meanwhile.
+--
+-- An AFTER trigger sees the row that is stored, whatever other triggers have done. A
+-- BEFORE trigger would lock the row in a step of its own before it looks at WHEN.
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_update') THEN
-        CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
-            FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.resource <> OLD.resource) EXECUTE FUNCTION leased_keep_mark();
+    -- Of builds before the first release. The strongest lock is first, because writers could deadlock with a later one.
+    IF EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_update') THEN
+        LOCK TABLE leased_marks IN ACCESS EXCLUSIVE MODE;
+        ALTER TABLE leased_marks DROP CONSTRAINT IF EXISTS leased_marks_resource_check, DROP CONSTRAINT IF EXISTS leased_marks_mark_check;
+        DROP TRIGGER leased_keep_mark_update ON leased_marks;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_inserted') THEN
+        CREATE TRIGGER leased_keep_mark_inserted AFTER INSERT ON leased_marks
+            FOR EACH ROW WHEN (NEW.mark NOT BETWEEN 0 AND 9007199254740991 OR octet_length(NEW.resource) NOT BETWEEN 1 AND 512
+                OR strpos(NEW.resource, E'\n') > 0) EXECUTE FUNCTION leased_keep_mark();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_updated') THEN
+        CREATE TRIGGER leased_keep_mark_updated AFTER UPDATE ON leased_marks
+            FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.mark > 9007199254740991 OR NEW.resource <> OLD.resource)
+            EXECUTE FUNCTION leased_keep_mark();
     END IF;
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_delete') THEN
         CREATE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks
