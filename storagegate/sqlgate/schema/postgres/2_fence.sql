@@ -88,8 +88,23 @@ $$;
 
 CREATE OR REPLACE FUNCTION leased_fence(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    found_mark bigint := leased_try(resource, token, max_jump);
+    found_mark bigint;
+    claims     text := coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n';
 BEGIN
+    -- A token that raises the mark needs only the first statement, and a later write of its holder the second. Both lock
+    -- the row. After a wait for it, PostgreSQL compares the token with the mark that was committed meanwhile. leased_try
+    -- decides in every other case.
+    UPDATE leased_marks m SET mark = $2 WHERE m.resource = $1 AND m.mark < $2 AND $2 - m.mark <= coalesce(nullif($3, 0), leased_max_jump())
+        AND $2 BETWEEN 1 AND 9007199254740991 AND current_setting('transaction_isolation') LIKE 'read %'
+        AND set_config('leased.claims', claims, true) <> '';
+    IF FOUND THEN
+        RETURN token;
+    END IF;
+    PERFORM FROM leased_marks m WHERE m.resource = $1 AND m.mark = $2 AND set_config('leased.claims', claims, true) <> '' FOR NO KEY UPDATE;
+    IF FOUND THEN
+        RETURN token;
+    END IF;
+    found_mark := leased_try(resource, token, max_jump);
     IF found_mark = token THEN
         RETURN token;
     ELSIF token = 0 THEN
