@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -21,4 +22,13 @@ func ReleaseTogether(ctx context.Context, s engine.Session, held ...engine.Held)
 	}
 	_, err := of.backend.release(ctx, calls)
 	return err
+}
+
+// SetIdle sets the time without waiters after which a backend stops to listen. It has no waiters yet.
+func SetIdle(b *Backend, idle time.Duration) { b.listener.idle = idle }
+
+// Listening reports whether waiters of a backend rely on notifications.
+func Listening(b *Backend) bool {
+	_, listening := b.listener.channel()
+	return listening
 }

@@ -142,3 +142,51 @@ func TestHeldTokenIsNotGrantedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "LL001")
 	require.Zero(t, value[int](t, pool, holdersA))
 }
+
+// endingConn reports when its end is sent, and waits before that.
+type endingConn struct {
+	net.Conn
+	ends, proceed chan bool
+}
+
+func (c *endingConn) Write(b []byte) (int, error) {
+	if bytes.Equal(b, []byte{'X', 0, 0, 0, 4}) {
+		c.ends <- true
+		<-c.proceed
+	}
+	return c.Conn.Write(b)
+}
+
+// The backend stops to listen while a waiter arrives. That waiter does not rely on notifications, and is notified when
+// the backend listens again.
+func TestWaiterArrivesWhenListeningEnds(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	whole := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, whole, "a"))
+	ends, proceed := make(chan bool, 100), make(chan bool)
+	config := whole.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &endingConn{conn, ends, proceed}, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	proceeds := sync.OnceFunc(func() { close(proceed) })
+	t.Cleanup(proceeds)
+	b := backend(t, pool)
+	postgres.SetIdle(b, 100*time.Millisecond)
+	s := open(t, b, nil)
+	first := request(1, "another lock")
+	first.Wait = true
+	_, err = s.Acquire(ctx, first)
+	require.NoError(t, err)
+	testserver.Receive(t, ends)
+	require.False(t, postgres.Listening(b), "it does not listen from now on")
+	granted := waiter(t, s, request(2, "a"))
+	proceeds()
+	testserver.Eventually(t, "it listens again", func() bool { return postgres.Listening(b) })
+	do(t, whole, "SELECT leased_break('a', token) FROM leased_inspect('a') WHERE token > 0")
+	require.True(t, testserver.Receive(t, granted).Token.Valid())
+}

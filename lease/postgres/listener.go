@@ -19,7 +19,8 @@ import (
 type listener struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
-	name   string // of the channel
+	name   string        // of the channel
+	idle   time.Duration // the time without waiters after which the connection is given back
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -32,7 +33,7 @@ type listener struct {
 }
 
 func newListener(pool *pgxpool.Pool, logger *slog.Logger) *listener {
-	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(),
+	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(), idle: 30 * time.Second,
 		waiters: map[string]chan handoff{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -99,17 +100,14 @@ func (l *listener) wake(attempt string, h handoff) {
 	}
 }
 
-// idle is the time without waiters after which the connection is given back.
-const idle = 30 * time.Second
-
 // run listens until there are no waiters.
 func (l *listener) run() {
 	for l.ctx.Err() == nil {
 		err := l.listen()
 		l.mu.Lock()
 		l.listening = false
-		if err == nil && len(l.waiters) == 0 {
-			l.running = false
+		l.running = err != nil || len(l.waiters) > 0
+		if !l.running {
 			l.mu.Unlock()
 			return
 		}
@@ -119,6 +117,9 @@ func (l *listener) run() {
 				"give them a connection that is not pooled by transaction", "err", err)
 		}
 		l.mu.Unlock()
+		if err == nil { // a waiter was added meanwhile
+			continue
+		}
 		select {
 		case <-time.After(5 * time.Second):
 		case <-l.ctx.Done():
@@ -159,17 +160,19 @@ func (l *listener) listen() error {
 	for {
 		ctx, cancel := context.WithTimeout(l.ctx, limit)
 		n, err := conn.WaitForNotification(ctx)
+		lost := err != nil && (l.ctx.Err() != nil || ctx.Err() == nil)
 		cancel()
 		l.mu.Lock()
 		silent := !l.listening
 		waiting := len(l.waiters) > 0
-		l.listening = l.listening || err == nil
+		// A waiter that is added after this polls until run listens again.
+		l.listening = err == nil || l.listening && waiting && !lost
 		l.mu.Unlock()
 		switch {
 		case err == nil:
-			limit = idle
+			limit = l.idle
 			l.wake(n.Payload, handoff{}) // the test wakes all: they ask again with notifications
-		case l.ctx.Err() != nil || ctx.Err() == nil:
+		case lost:
 			return err
 		case silent:
 			return errSilent
