@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -148,4 +149,44 @@ func TestUnansweredAttemptIsRemembered(t *testing.T) {
 	request.Nonce = 1
 	_, err = s.Acquire(ctx, request)
 	require.ErrorIs(t, err, engine.ErrHeld)
+}
+
+// A role does not wait for the disk at its commits. Its tokens do, so a crash forgets none of them, however it got them.
+func TestTokensOfAsynchronousCommits(t *testing.T) {
+	t.Parallel()
+	testserver.SkipIfShort(t)
+	server, err := testserver.StartDurablePostgres()
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	setup := connect(t, server.DSN)
+	run(t, setup, postgres.DDL(), "ALTER SYSTEM SET wal_writer_delay = '10 s'",
+		"ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()")
+	const (
+		holdA     = "SELECT leased_hold('a')"
+		waitA     = "SELECT leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min', 'c')"
+		handOver  = "SELECT leased_release(ARRAY['a'], 'an attempt for lock a', false, 'c')"
+		handOver2 = "BEGIN; " + releaseA + "; SET LOCAL synchronous_commit = off; COMMIT"
+	)
+	for _, statements := range [][]string{ // the first ones wait for the disk
+		{"SELECT leased_hold('b')", acquireA},
+		{holdA, acquireA},
+		{holdA, holdA},
+		{acquireA + ";" + queueSet, releaseA, queueSet},
+		{acquireA + ";" + waitA, handOver},
+		{acquireA + ";" + waitA, handOver2, waitA},
+	} {
+		var conn *pgx.Conn
+		testserver.Eventually(t, "the setting is used", func() bool {
+			conn = connect(t, server.DSN)
+			return value[string](t, conn, "SHOW synchronous_commit") == "off"
+		})
+		run(t, conn, "TRUNCATE leased_locks, leased_waiters, leased_ended", "SET synchronous_commit = on", statements[0],
+			"SET synchronous_commit = off")
+		run(t, conn, statements[1:]...)
+		const token = "SELECT token FROM leased_locks WHERE resource = 'a'"
+		last := value[int64](t, conn, token)
+		server.Kill()
+		testserver.Eventually(t, "the server starts", func() bool { return server.Start() == nil })
+		require.Equal(t, last, value[int64](t, connect(t, server.DSN), token), "%s", statements)
+	}
 }

@@ -1,11 +1,14 @@
 package postgres_test
 
 import (
+	"bytes"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/testserver"
@@ -66,6 +69,91 @@ func TestOriginIsMissing(t *testing.T) {
 	require.Equal(t, token+1, grant(t, loaded, "b"), "the step is taken once")
 }
 
+// moved makes a database believe that it has another origin.
+func moved(t *testing.T, pool *pgxpool.Pool, change string) {
+	t.Helper()
+	do(t, pool, "SELECT setval('leased_raised', 0)", "UPDATE leased_origin SET started = NULL, "+change)
+}
+
+// The first grant after a change of the origin is in a transaction that stays open or is prepared. Other transactions
+// are granted locks meanwhile, with raised tokens. They are raised once, also if that transaction is rolled back.
+func TestFirstGrantAfterAChangeBlocksNobody(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	for _, change := range []string{"server = 'another'", "place = '00000000' || substr(place, 9)", "only_row = true"} {
+		for _, end := range []string{"ROLLBACK", "COMMIT"} {
+			pool := database(t, shared.Get(t).DSN)
+			before := grant(t, pool, "a")
+			moved(t, pool, change)
+			open := transaction(t, pool, pgx.ReadCommitted)
+			last := value[int64](t, open, "SELECT leased_hold('b')")
+			require.Equal(t, change != "only_row = true", last > before+step/2)
+			name := "leased_" + engine.NewSessionID().String()
+			run(t, open.Conn(), "PREPARE TRANSACTION '"+name+"'")
+			other := second(t, pool)
+			run(t, other, "SET lock_timeout = '1 s'")
+			for _, lock := range []string{"c", "d"} {
+				token := grant(t, other, lock)
+				require.Greater(t, token, last)
+				require.Less(t, token, last+step/2, "raised once")
+				last = token
+			}
+			do(t, pool, end+" PREPARED '"+name+"'")
+			require.Less(t, grant(t, pool, "e"), last+step/2, "raised once")
+			require.NoError(t, open.Rollback(ctx))
+		}
+	}
+}
+
+// Databases that were loaded from one dump, or copied from one, in turn grant no token twice. Neither does one whose
+// original was promoted after the dump.
+func TestTokensOfSeveralCopies(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	server := shared.Get(t)
+	admin, clock := connect(t, server.DSN), database(t, server.DSN)
+	id := engine.NewSessionID().String()
+	dsn := func(name string) string { return strings.Replace(server.DSN, "/postgres?", "/"+name+"_"+id+"?", 1) }
+	run(t, admin, "CREATE DATABASE original_"+id)
+	original := connect(t, dsn("original"))
+	run(t, original, postgres.DDL())
+	used(t, original)
+	dump, err := exec.CommandContext(ctx, "pg_dump", dsn("original")).Output()
+	require.NoError(t, err)
+	var last int64
+	for n := range int64(3) {
+		run(t, original, "UPDATE leased_origin SET started = NULL, place = '00000000' || substr(place, 9)",
+			"SELECT setval('leased_raised', 0)")
+		last = grant(t, original, engine.NewSessionID().String())
+		require.Greater(t, last, n*step+step/2, "the original was promoted")
+	}
+	require.NoError(t, original.Close(ctx))
+	for n := range 4 {
+		name := fmt.Sprint("copy_", n)
+		if n < 2 {
+			run(t, admin, "CREATE DATABASE "+name+"_"+id)
+			load := exec.CommandContext(ctx, "psql", "-q", "-v", "ON_ERROR_STOP=1", dsn(name))
+			load.Stdin = bytes.NewReader(dump)
+			output, err := load.CombinedOutput()
+			require.NoError(t, err, string(output))
+		} else {
+			testserver.Eventually(t, "the copy", func() bool {
+				_, err := admin.Exec(ctx, "CREATE DATABASE "+name+"_"+id+" TEMPLATE original_"+id)
+				return err == nil // no other connection uses the original
+			})
+		}
+		loaded := connect(t, dsn(name))
+		run(t, loaded, "SET search_path = public")
+		first := grant(t, loaded, "used")
+		require.Greater(t, first, last)
+		last = first
+		for range 10 { // far fewer than 4,096 per second
+			last = grant(t, loaded, engine.NewSessionID().String())
+		}
+		pass(t, clock, "100 ms")
+	}
+}
+
 // The second recovery from one backup has a later timeline than the first one. Its tokens are above those of the
 // first one.
 func TestTokensGrowAfterEachRecovery(t *testing.T) {
@@ -117,9 +205,10 @@ func TestTokensGrowInACopy(t *testing.T) {
 	renamed := connect(t, dsn("original"))
 	require.Greater(t, grant(t, renamed, "used"), last+step/2)
 
-	run(t, renamed, "SELECT setval('leased_tokens', 1)", "UPDATE leased_origin SET server = 'another', started = NULL",
+	run(t, renamed, "SELECT setval('leased_tokens', 1)", "SELECT setval('leased_raised', 0)",
+		"UPDATE leased_origin SET server = 'another', started = NULL, floor = 0, since = now()",
 		"UPDATE leased_locks SET expires = NULL")
-	require.Greater(t, grant(t, renamed, "used"), last+step+step/2)
+	require.Greater(t, grant(t, renamed, "used"), last+6*step)
 }
 
 // An installation changes only the functions of its own schema, whatever its name.

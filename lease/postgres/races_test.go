@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,39 @@ func TestRepeatedSetIsComplete(t *testing.T) {
 	}
 }
 
+// A release of one lock of a set ends the whole attempt, as a holder and as a waiter.
+func TestReleaseEndsTheWholeSet(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	const set = "SELECT token FROM leased_acquire(ARRAY['a', 'b'], 's', '1 min', 'an attempt for a set')"
+	require.Positive(t, value[int64](t, pool, set))
+	require.True(t, value[bool](t, pool, "SELECT released FROM leased_release(ARRAY['b'], 'an attempt for a set')"))
+	require.Positive(t, grant(t, pool, "a"))
+	do(t, pool, "SELECT leased_acquire(ARRAY['a', 'c'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')",
+		"SELECT leased_release(ARRAY['c'], 'attempt of a waiter')")
+	require.Zero(t, value[int](t, pool, "SELECT count(*) FROM leased_waiters"))
+}
+
+// The release of a lease that has expired reports that it held nothing, and wakes the next waiter.
+func TestReleaseOfAnExpiredLease(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA, "SELECT leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')",
+		"UPDATE leased_locks SET expires = clock_timestamp()")
+	require.False(t, value[bool](t, pool, releaseA))
+	require.Equal(t, 1, value[int](t, pool, holdersA))
+}
+
+// A refusal of a set names the holder whose lease ends first.
+func TestRefusalOfASet(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, "SELECT leased_acquire(ARRAY['a'], 'a long lease', '1 hour', 'an attempt for lock a')",
+		"SELECT leased_acquire(ARRAY['b'], 'the short lease', '1 min', 'an attempt for lock b')")
+	require.Equal(t, "the short lease true", value[string](t, pool, "SELECT held_by || ' ' || (remaining <= '1 min') FROM "+
+		"leased_acquire(ARRAY['a', 'b'], 'h', '1 min', 'an attempt for a set')"))
+}
+
 // A set that has lost its place is queued for all its locks again.
 func TestSetIsQueuedCompletely(t *testing.T) {
 	t.Parallel()
@@ -258,7 +292,25 @@ func TestBounds(t *testing.T) {
 	}
 	for _, invalid := range []string{"short", strings.Repeat("a", 129)} {
 		require.ErrorContains(t, acquire(valid, invalid, nil, nil), "LL002")
+		_, err := pool.Exec(ctx, "SELECT leased_release(ARRAY['a'], $1)", invalid)
+		require.ErrorContains(t, err, "LL002")
 	}
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fmt.Sprint("lock ", i)
+	}
+	for _, call := range []string{"leased_acquire($1, $2, '1 min', 'an attempt of mine', $3::jsonb, '1 min')",
+		"leased_release($1, 'an attempt of mine' || left($2, 0) || left($3, 0))"} {
+		_, err := pool.Exec(ctx, "SELECT "+call, many, "h", "{}")
+		require.ErrorContains(t, err, "LL002", call)
+	}
+	large := `"` + strings.Repeat("m", 32767) + `"`
+	_, err = pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], $1, '1 min', $2, NULL, '1 min')", strings.Repeat("h", 257), attempt)
+	require.ErrorContains(t, err, "LL002")
+	_, err = pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], 'h', '1 min', $2, $1::jsonb, '1 min')", large, attempt)
+	require.ErrorContains(t, err, "LL002")
+	_, err = pool.Exec(ctx, "SELECT leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], NULL, $1::jsonb)", large)
+	require.ErrorContains(t, err, "LL002")
 	require.NoError(t, acquire("1 day", attempt, text("1 day"), text("channel")))
 	do(t, pool, releaseA)
 	require.Equal(t, "24:00:00", value[string](t, pool, "SELECT ttl::text FROM leased_inspect('a')"))

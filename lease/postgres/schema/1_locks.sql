@@ -71,43 +71,67 @@ CREATE TABLE IF NOT EXISTS leased_origin (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     server   text NOT NULL,
     place    text NOT NULL,
-    started  timestamptz
+    started  timestamptz,
+    floor    bigint NOT NULL DEFAULT 0, -- the newest token at the time since
+    since    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+-- A hash of the origin for which the tokens were raised. Other transactions see a sequence before the row is committed.
+CREATE SEQUENCE IF NOT EXISTS leased_raised MINVALUE -9223372036854775808;
 CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS $$
     SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || rtrim(pg_relation_filepath('leased_origin'), '0123456789')
         || 'leased_origin'::regclass::oid
 $$;
-INSERT INTO leased_origin SELECT true, system_identifier, leased_place() FROM pg_control_system() ON CONFLICT DO NOTHING;
+INSERT INTO leased_origin (server, place) SELECT system_identifier, leased_place() FROM pg_control_system() ON CONFLICT DO NOTHING;
 
+-- The shorter ways to a token are for transactions that wait for the disk, too.
 CREATE OR REPLACE VIEW leased_known_origin AS
-    SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place();
+    SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place()
+        AND current_setting('synchronous_commit') <> 'off';
 
--- leased_next_token returns the next token. After a change of the origin all tokens rise by
--- 2^32 first, and once more for each timeline in between, which another recovery from the same backup may have used.
--- setval is not undone if the transaction is: tokens then rise again.
+-- leased_await_disk makes the transaction wait for the disk, if its role does not: otherwise a token could be granted again after a crash.
+CREATE OR REPLACE FUNCTION leased_await_disk() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END
+$$;
+
+-- leased_next_token returns the next token. After a change of the origin all tokens rise first: by 2^32 for each new timeline
+-- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy
+-- of the database rise by 4 * 2^32, and by 4096 for each second since its origin was noted: above those of
+-- the original, also if that was promoted meanwhile, and of an earlier copy.
+-- setval is not undone if the transaction is.
 CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    here leased_origin;
-    last leased_origin;
-    step bigint := 1;
+    here    leased_origin;
+    last    leased_origin;
+    origin  bigint;
+    reached bigint;
+    step    bigint := 4;
 BEGIN
+    PERFORM leased_await_disk();
     IF EXISTS (SELECT FROM leased_known_origin) THEN
         RETURN nextval('leased_tokens');
     END IF;
     SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
-    INSERT INTO leased_origin SELECT true, '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
-    IF EXISTS (SELECT FROM leased_origin WHERE server = here.server AND place = here.place) THEN
-        SELECT * INTO last FROM leased_origin FOR UPDATE SKIP LOCKED; -- another transaction may do it
-    ELSE
+    origin := hashtextextended(here.server || '/' || here.place, 0);
+    IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN
+        INSERT INTO leased_origin (server, place) VALUES ('', '') ON CONFLICT DO NOTHING; -- after a dump without data
         SELECT * INTO last FROM leased_origin FOR UPDATE;
-    END IF;
-    IF last.server <> here.server OR last.place <> here.place THEN
-        IF last.server = here.server THEN
-            step := greatest(1, ('x' || left(here.place, 8))::bit(32)::bigint - ('x' || left(last.place, 8))::bit(32)::bigint);
+        IF (last.server, last.place) IS DISTINCT FROM (here.server, here.place) THEN
+            SELECT greatest(last_value, (SELECT max(token) FROM leased_locks)) INTO reached FROM leased_tokens;
+            IF last.server = here.server AND substr(last.place, 9) = substr(here.place, 9) THEN
+                step := greatest(1, ('x' || left(here.place, 8))::bit(32)::bigint - ('x' || left(last.place, 8))::bit(32)::bigint);
+            ELSE
+                reached := greatest(reached, last.floor + (4096 * extract(epoch FROM clock_timestamp() - last.since))::bigint);
+            END IF;
+            PERFORM setval('leased_tokens', reached + step * 4294967296);
         END IF;
-        PERFORM setval('leased_tokens', greatest(last_value, (SELECT max(token) FROM leased_locks)) + step * 4294967296) FROM leased_tokens;
+        PERFORM setval('leased_raised', origin);
     END IF;
-    UPDATE leased_origin SET server = here.server, place = here.place, started = here.started WHERE last.only_row;
+    UPDATE leased_origin SET server = here.server, place = here.place, started = here.started, since = clock_timestamp(),
+        floor = (SELECT last_value FROM leased_tokens) WHERE ctid = ANY (ARRAY(SELECT ctid FROM leased_origin FOR UPDATE SKIP LOCKED));
     RETURN nextval('leased_tokens');
 END
 $$;

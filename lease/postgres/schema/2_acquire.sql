@@ -26,13 +26,19 @@ DECLARE
     names text[] := $1;
     span  interval := leased_span($3);
 BEGIN
+    IF coalesce(cardinality(names), 0) NOT BETWEEN 1 AND 64 OR array_position(names, NULL) IS NOT NULL OR (octet_length($4) BETWEEN 16 AND 128) IS NOT TRUE
+        OR span IS NULL OR leased_span(wait) IS NULL AND wait IS NOT NULL OR octet_length(channel) NOT BETWEEN 1 AND 63
+        OR octet_length($2) > 256 OR octet_length(metadata::text) > 32768 THEN
+        RAISE EXCEPTION 'leased_acquire needs 1 to 64 resources, a ttl and a wait from 100 ms to 1 day, an attempt of 16 to 128 bytes, a channel of 1 to 63, a holder of at most 256 and metadata of at most 32768'
+            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt. wait, channel and metadata may be NULL.';
+    END IF;
     IF cardinality(names) > 1 THEN
         names := ARRAY(SELECT DISTINCT r COLLATE "C" FROM unnest($1) r ORDER BY 1);
     ELSE
         UPDATE leased_locks SET token = nextval('leased_tokens'), attempt = $4, owner = session_user, holder = $2, metadata = $5,
             resources = NULL, ttl = span, granted = clock_timestamp(), expires = clock_timestamp() + span
         WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND attempt IS DISTINCT FROM $4
-            AND octet_length($4) BETWEEN 16 AND 128 AND span IS NOT NULL AND EXISTS (SELECT FROM leased_known_origin)
+            AND EXISTS (SELECT FROM leased_known_origin)
         RETURNING leased_locks.token, expires - clock_timestamp() INTO token, remaining;
         IF token IS NOT NULL THEN
             IF remaining > '0' AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = names[1])
@@ -42,7 +48,7 @@ BEGIN
             UPDATE leased_locks SET attempt = NULL, expires = NULL WHERE resource = names[1];
         END IF;
     END IF;
-    SELECT * INTO token, remaining, held_by, place FROM leased_queue(names, $2, $3, $4, $5, $6, $7);
+    SELECT * INTO token, remaining, held_by, place FROM leased_queue(names, $2, span, $4, $5, leased_span($6), $7);
 END
 $$;
 
@@ -73,13 +79,11 @@ BEGIN
 END
 $$;
 
--- leased_queue is leased_acquire for locks that may be held. Their names are in order.
+-- leased_queue is leased_acquire for locks that may be held. Their names are in order, and its other arguments are valid.
 CREATE OR REPLACE FUNCTION leased_queue(names text[], holder text, ttl interval, attempt text, metadata jsonb, wait interval, channel text,
     OUT token bigint, OUT remaining interval, OUT held_by text, OUT place bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    span  interval := leased_span(ttl);
-    until interval := leased_span(wait);
     name  text;
     l     leased_locks;
     now   timestamptz;
@@ -88,13 +92,8 @@ DECLARE
     ahead bigint;
     mine  bigint;
 BEGIN
-    IF coalesce(cardinality(names), 0) = 0 OR array_position(names, NULL) IS NOT NULL OR (octet_length($4) BETWEEN 16 AND 128) IS NOT TRUE
-        OR span IS NULL OR until IS NULL AND wait IS NOT NULL OR octet_length(channel) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'leased_acquire needs at least one resource, a ttl and a wait from 100 ms to 1 day, an attempt of 16 to 128 bytes, and a channel of 1 to 63 bytes'
-            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt. wait and channel may be NULL.';
-    END IF;
     IF wait IS NULL THEN -- a refusal locks no rows: in an open transaction that would keep their holders from renewals
-        SELECT min(coalesce(k.holder, k.owner)), min(k.expires) - clock_timestamp() INTO held_by, remaining
+        SELECT (array_agg(coalesce(k.holder, k.owner) ORDER BY k.expires))[1], min(k.expires) - clock_timestamp() INTO held_by, remaining
             FROM unnest(names) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
             WHERE k.expires > clock_timestamp() AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user)
                 AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user)
@@ -117,6 +116,7 @@ BEGIN
         END IF;
     END LOOP;
     IF held = cardinality(names) THEN
+        PERFORM leased_await_disk();
         RETURN;
     END IF;
     IF ended OR held > 0 OR EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
@@ -128,14 +128,14 @@ BEGIN
         AND (w.attempt <> $4 OR w.owner <> session_user) AND (mine IS NULL OR w.ticket < mine) GROUP BY w.resource) a;
     IF held_by IS NULL AND ahead = 0 THEN
         token := leased_next_token();
-        remaining := span;
+        remaining := ttl;
         FOREACH name IN ARRAY names LOOP
             UPDATE leased_locks SET token = leased_queue.token, attempt = $4, owner = session_user, holder = $2, metadata = $5,
-                resources = CASE WHEN cardinality(names) > 1 THEN names END, ttl = span, granted = now, expires = now + span WHERE resource = name;
+                resources = CASE WHEN cardinality(names) > 1 THEN names END, ttl = $3, granted = now, expires = now + $3 WHERE resource = name;
         END LOOP;
     ELSIF wait IS NOT NULL THEN
         place := ahead + 1;
-        UPDATE leased_waiters SET expires = now + until, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
+        UPDATE leased_waiters SET expires = now + wait, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -143,7 +143,7 @@ BEGIN
     DELETE FROM leased_waiters WHERE attempt = $4 AND owner = session_user; -- also a part of a place, or one that has expired
     IF place IS NOT NULL THEN
         mine := nextval('leased_tickets');
-        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, span, $7, now, now + until FROM unnest(names) r;
+        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + wait FROM unnest(names) r;
     END IF;
 END
 $$;
@@ -177,7 +177,7 @@ END
 $$;
 
 -- leased_end ends an attempt of a role that holds these locks or waits for them, and wakes the next waiters.
--- It returns the number of locks that it freed. It writes every row, so that an acquire of the attempt with an
+-- It returns the number of leases that it ended early. It writes every row, so that an acquire of the attempt with an
 -- older snapshot fails.
 CREATE OR REPLACE FUNCTION leased_end(names text[], ending text, role text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -187,7 +187,7 @@ DECLARE
 BEGIN
     FOR l IN SELECT * FROM leased_lock(names) LOOP
         ends := (l.attempt = ending AND l.owner = role AND l.expires IS NOT NULL) IS TRUE;
-        freed := freed + ends::int;
+        freed := freed + (ends AND l.expires > clock_timestamp())::int;
         DELETE FROM leased_waiters WHERE resource = l.resource AND attempt = ending AND owner = role;
         UPDATE leased_locks SET expires = CASE WHEN NOT ends THEN expires END WHERE resource = l.resource;
         IF ends OR (l.expires > clock_timestamp()) IS NOT TRUE THEN

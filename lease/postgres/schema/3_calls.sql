@@ -13,8 +13,8 @@ DECLARE
     alive    boolean;
     extended text[];
 BEGIN
-    IF span IS NULL AND $3 IS NOT NULL THEN
-        RAISE EXCEPTION 'leased_renew needs a ttl from 100 ms to 1 day' USING ERRCODE = 'LL002';
+    IF span IS NULL AND $3 IS NOT NULL OR octet_length($4::text) > 32768 THEN
+        RAISE EXCEPTION 'leased_renew needs a ttl from 100 ms to 1 day, and metadata of at most 32768 bytes' USING ERRCODE = 'LL002';
     END IF;
     FOR held IN SELECT h.resource, h.attempt FROM unnest($1, $2) AS h (resource, attempt) ORDER BY h.resource COLLATE "C" LOOP
         UPDATE leased_locks l SET ttl = coalesce(span, l.ttl), expires = greatest(l.expires, clock_timestamp() + coalesce(span, l.ttl)),
@@ -30,7 +30,7 @@ END
 $$;
 
 -- leased_release(resources, attempt) ends an attempt: it releases its locks, or leaves the
--- queue. released is whether it held the locks. The attempt will not be granted later, even if a
+-- queue, also for locks of a set that are not named. released is whether it held locks. The attempt will not be granted later, even if a
 -- copy of its acquire arrives then. A caller that got an answer to every acquire of the attempt
 -- may pass false for remember, which saves a row. If the lock goes to a waiter with the channel of the
 -- caller, that waiter is returned instead of notified: it may use its token when the transaction is on disk.
@@ -38,10 +38,15 @@ CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, rememb
     OUT released boolean, OUT next_attempt text, OUT next_token bigint) LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE leased_locks l SET expires = NULL WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
-        AND l.expires IS NOT NULL;
+        AND l.resources IS NULL AND l.expires > clock_timestamp();
     released := FOUND;
     IF NOT released THEN
-        released := leased_end($1, $2, session_user) > 0;
+        IF coalesce(cardinality($1), 0) NOT BETWEEN 1 AND 64 OR (octet_length($2) BETWEEN 16 AND 128) IS NOT TRUE THEN
+            RAISE EXCEPTION 'leased_release needs 1 to 64 resources, and an attempt of 16 to 128 bytes' USING ERRCODE = 'LL002';
+        END IF;
+        released := leased_end(ARRAY(SELECT unnest($1) UNION ALL SELECT w.resource FROM leased_waiters w WHERE w.attempt = $2 AND w.owner = session_user
+            UNION ALL SELECT unnest(k.resources) FROM unnest($1) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
+                WHERE k.attempt = $2 AND k.owner = session_user), $2, session_user) > 0;
     ELSIF EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
         SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;
@@ -150,7 +155,7 @@ $$;
 DO $$
 DECLARE
     f      record;
-    inside CONSTANT text[] := '{leased_place, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end}';
+    inside CONSTANT text[] := '{leased_place, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end, leased_await_disk}';
 BEGIN
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname::text AS name FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
         AND p.proname = ANY (inside || ARRAY['leased_acquire', 'leased_renew', 'leased_release', 'leased_hold', 'leased_inspect', 'leased_list',
