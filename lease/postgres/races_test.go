@@ -162,6 +162,50 @@ func TestWaitersAreSeenAfterTheWait(t *testing.T) {
 	}
 }
 
+// An acquire waits for a release of its own attempt, which has not held the lock. Its snapshot does not see that the attempt
+// has ended, but the row of the lock has changed since then.
+func TestReleaseBeforeTheAcquireIsSeenAfterTheWait(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	for _, row := range []string{"SELECT", unusedLockA, "SELECT leased_hold('a')"} {
+		do(t, pool, "TRUNCATE leased_locks, leased_ended", row)
+		require.Positive(t, grant(t, pool, "b")) // the origin is known from now on
+		releasing := transaction(t, pool, pgx.ReadCommitted, releaseA)
+		failed := make(chan error, 1)
+		acquiring := second(t, pool)
+		go func() { _, err := acquiring.Exec(ctx, acquireA); failed <- err }()
+		testserver.Eventually(t, "the acquire waits", func() bool {
+			return value[bool](t, pool, fmt.Sprint("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' "+
+				"AND pid = ", acquiring.PgConn().PID(), ")"))
+		})
+		require.NoError(t, releasing.Commit(ctx))
+		require.ErrorContains(t, testserver.Receive(t, failed), "LL001")
+		require.Zero(t, value[int](t, pool, holdersA))
+	}
+}
+
+// A release with a snapshot that is older than a waiter fails, rather than wake nobody. Repeated, it wakes the waiter.
+func TestOlderSnapshotsWakeWaiters(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	const waiter = "SELECT leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')"
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, first := range []string{"SELECT", queueSet} { // a waiter that the snapshot sees, and that is gone then
+			pool := database(t, shared.Get(t).DSN)
+			do(t, pool, acquireA, first)
+			tx := transaction(t, pool, level, "SELECT FROM leased_locks")
+			do(t, pool, "UPDATE leased_waiters SET expires = clock_timestamp()", waiter)
+			_, err := tx.Exec(ctx, releaseA)
+			require.ErrorContains(t, err, "40001", "%s, %s", level, first)
+			require.NoError(t, tx.Rollback(ctx))
+			repeated := transaction(t, pool, level, releaseA)
+			require.NoError(t, repeated.Commit(ctx))
+			require.Equal(t, "w", value[string](t, pool, "SELECT holder FROM leased_inspect('a')"))
+		}
+	}
+}
+
 // A refusal keeps nobody from the locks while its transaction is open.
 func TestRefusalLocksNothing(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ $$;
 
 -- A row for each lock that was ever used. A free lock has no expiry, and still the attempt that
 -- had it last. Tokens come from one sequence, so rows of free locks may be deleted:
---     DELETE FROM leased_locks WHERE expires IS NULL;
+--     DELETE FROM leased_locks WHERE (expires > clock_timestamp()) IS NOT TRUE AND NOT queued;
 -- leased_lock checks the names: PostgreSQL prepares a constraint again for every UPDATE, which takes a sixth of a grant.
 CREATE TABLE IF NOT EXISTS leased_locks (
     resource  text COLLATE "C" PRIMARY KEY,
@@ -28,11 +28,13 @@ CREATE TABLE IF NOT EXISTS leased_locks (
     resources text[],                    -- all locks under this token, in order; NULL for this one alone
     ttl       interval,
     granted   timestamptz,
-    expires   timestamptz
+    expires   timestamptz,
+    queued    boolean NOT NULL DEFAULT false -- others wait for it, or did
 ) WITH (fillfactor = 50); -- updates stay in their page
 
 -- The queue: a row for each lock that a waiting attempt wants. A waiter that has not
--- asked again before it expires loses its place.
+-- asked again before it expires loses its place. A new one also writes the row of the lock, so that a release with
+-- an older snapshot, which does not see it, fails.
 CREATE TABLE IF NOT EXISTS leased_waiters (
     resource  text COLLATE "C",
     ticket    bigint,

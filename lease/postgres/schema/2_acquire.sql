@@ -14,9 +14,9 @@
 --
 -- The rows of the locks are the mutex of everything below. A function locks them in ascending order,
 -- and reads the clock and the other tables in later statements, which see what was committed before it had the locks.
--- For one free lock an UPDATE does it all, which takes half the time. If it waits for a
--- transaction that leaves the row as it was, it does not look again, so a later statement
--- does. Functions find the rows one by one: for a list of names the planner may read the
+-- For one free lock an UPDATE does it all, which takes half the time. If it waits for a transaction that changes the row, it
+-- compares the new row, but still sees other tables as before; then xmin differs, and leased_queue decides. If
+-- the row stays as it was, so do its waiters and its ended attempts, which are written under its lock. Functions find the rows one by one: for a list of names the planner may read the
 -- whole table, since it knows neither the list nor, in a new database, the table.
 CREATE OR REPLACE FUNCTION leased_acquire(resources text[], holder text, ttl interval, attempt text,
     metadata jsonb DEFAULT NULL, wait interval DEFAULT NULL, channel text DEFAULT NULL,
@@ -37,14 +37,14 @@ BEGIN
     ELSE
         UPDATE leased_locks SET token = nextval('leased_tokens'), attempt = $4, owner = session_user, holder = $2, metadata = $5,
             resources = NULL, ttl = span, granted = clock_timestamp(), expires = clock_timestamp() + span
-        WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND attempt IS DISTINCT FROM $4
+        WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND NOT queued AND attempt IS DISTINCT FROM $4
+            AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user)
+            AND xmin = (SELECT k.xmin FROM leased_locks k WHERE k.resource = names[1]) -- as when it looked for the end of the attempt
             AND EXISTS (SELECT FROM leased_known_origin)
         RETURNING leased_locks.token, expires - clock_timestamp() INTO token, remaining;
-        IF token IS NOT NULL THEN
-            IF remaining > '0' AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.resource = names[1])
-                AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
-                RETURN;
-            END IF;
+        IF remaining > '0' THEN
+            RETURN;
+        ELSIF token IS NOT NULL THEN -- it has waited for the row
             UPDATE leased_locks SET attempt = NULL, expires = NULL WHERE resource = names[1];
         END IF;
     END IF;
@@ -144,6 +144,9 @@ BEGIN
     IF place IS NOT NULL THEN
         mine := nextval('leased_tickets');
         INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + wait FROM unnest(names) r;
+        FOREACH name IN ARRAY names LOOP
+            UPDATE leased_locks SET queued = true WHERE resource = name;
+        END LOOP;
     END IF;
 END
 $$;
@@ -160,6 +163,7 @@ BEGIN
     SELECT * INTO w FROM leased_waiters WHERE resource = name AND expires > now ORDER BY ticket LIMIT 1;
     IF NOT FOUND THEN
         DELETE FROM leased_waiters WHERE resource = name;
+        UPDATE leased_locks SET queued = false WHERE resource = name;
         RETURN;
     END IF;
     IF cardinality(w.resources) = 1 THEN
@@ -190,7 +194,7 @@ BEGIN
         freed := freed + (ends AND l.expires > clock_timestamp())::int;
         DELETE FROM leased_waiters WHERE resource = l.resource AND attempt = ending AND owner = role;
         UPDATE leased_locks SET expires = CASE WHEN NOT ends THEN expires END WHERE resource = l.resource;
-        IF ends OR (l.expires > clock_timestamp()) IS NOT TRUE THEN
+        IF l.queued AND (ends OR (l.expires > clock_timestamp()) IS NOT TRUE) THEN
             PERFORM leased_wake(l.resource);
         END IF;
     END LOOP;

@@ -36,9 +36,11 @@ $$;
 -- caller, that waiter is returned instead of notified: it may use its token when the transaction is on disk.
 CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, remember boolean DEFAULT true, channel text DEFAULT NULL,
     OUT released boolean, OUT next_attempt text, OUT next_token bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    queued boolean;
 BEGIN
     UPDATE leased_locks l SET expires = NULL WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
-        AND l.resources IS NULL AND l.expires > clock_timestamp();
+        AND l.resources IS NULL AND l.expires > clock_timestamp() RETURNING l.queued INTO queued;
     released := FOUND;
     IF NOT released THEN
         IF coalesce(cardinality($1), 0) NOT BETWEEN 1 AND 64 OR (octet_length($2) BETWEEN 16 AND 128) IS NOT TRUE THEN
@@ -47,7 +49,7 @@ BEGIN
         released := leased_end(ARRAY(SELECT unnest($1) UNION ALL SELECT w.resource FROM leased_waiters w WHERE w.attempt = $2 AND w.owner = session_user
             UNION ALL SELECT unnest(k.resources) FROM unnest($1) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
                 WHERE k.attempt = $2 AND k.owner = session_user), $2, session_user) > 0;
-    ELSIF EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1[1]) THEN
+    ELSIF queued THEN
         SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;
     IF remember OR NOT released THEN
@@ -71,9 +73,9 @@ DECLARE
 BEGIN
     -- An expired lease ends for good: otherwise it would have this token if the clock were set back.
     UPDATE leased_locks l SET token = nextval('leased_tokens'), expires = NULL
-        WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE AND EXISTS (SELECT FROM leased_known_origin)
+        WHERE l.resource = $1 AND (l.expires > clock_timestamp()) IS NOT TRUE AND NOT queued AND EXISTS (SELECT FROM leased_known_origin)
         RETURNING l.token INTO mine;
-    IF mine IS NULL OR EXISTS (SELECT FROM leased_waiters w WHERE w.resource = $1) THEN -- seen only now that the row is locked
+    IF mine IS NULL THEN
         attempt := gen_random_uuid()::text;
         SELECT a.token INTO mine FROM leased_acquire(ARRAY[$1], NULL, '1 day', attempt) a;
         PERFORM leased_release(ARRAY[$1], attempt, false) WHERE mine IS NOT NULL;
