@@ -85,7 +85,7 @@ func TestSeveralAttempts(t *testing.T) {
 		"the releases have granted the locks to the next waiters")
 	_, err = pool.Exec(ctx, "UPDATE leased_locks SET attempt = NULL WHERE expires IS NULL")
 	require.NoError(t, err)
-	_, err = pool.Exec(ctx, "SELECT leased_release(ARRAY['free'], 'attempt number 2')")
+	_, err = pool.Exec(ctx, "SELECT leased_release(ARRAY['expired'], 'attempt number 2')")
 	require.NoError(t, err)
 	_, err = acquire("free 1", "expired")
 	require.ErrorContains(t, err, "LL001", "an attempt that has ended")

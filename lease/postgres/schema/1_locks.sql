@@ -16,7 +16,7 @@ $$;
 
 -- A row for each lock that was ever used. A free lock has no expiry, and still the attempt that
 -- had it last. Tokens come from one sequence, so rows of free locks may be deleted:
---     DELETE FROM leased_locks WHERE (expires > clock_timestamp()) IS NOT TRUE AND NOT queued;
+--     DELETE FROM leased_locks WHERE (expires > now()) IS NOT TRUE AND NOT queued AND (remembered > now() - interval '1 hour') IS NOT TRUE;
 -- leased_lock checks the names: PostgreSQL prepares a constraint again for every UPDATE, which takes a sixth of a grant.
 CREATE TABLE IF NOT EXISTS leased_locks (
     resource  text COLLATE "C" PRIMARY KEY,
@@ -29,7 +29,8 @@ CREATE TABLE IF NOT EXISTS leased_locks (
     ttl       interval,
     granted   timestamptz,
     expires   timestamptz,
-    queued    boolean NOT NULL DEFAULT false -- others wait for it, or did
+    queued    boolean NOT NULL DEFAULT false, -- others wait for it, or did
+    remembered timestamptz                    -- when an attempt for it was added to leased_ended last
 ) WITH (fillfactor = 50); -- updates stay in their page
 
 -- The queue: a row for each lock that a waiting attempt wants. A waiter that has not

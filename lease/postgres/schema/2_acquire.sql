@@ -5,7 +5,7 @@
 --
 -- Its result has a token if the locks are granted. Otherwise held_by is a holder, and
 -- remaining the time until that lease ends. The attempt is a random name that the caller
--- chooses: repeated, it has the same outcome, so a caller that got no answer asks again. An
+-- chooses for these locks. A caller that got no answer repeats it, and gets the token that it was granted. An
 -- attempt that has ended raises LL001.
 --
 -- With wait, an attempt that is not granted is queued, first come, first served. The caller
@@ -15,8 +15,8 @@
 -- The rows of the locks are the mutex of everything below. A function locks them in ascending order,
 -- and reads the clock and the other tables in later statements, which see what was committed before it had the locks.
 -- For one free lock an UPDATE does it all, which takes half the time. If it waits for a transaction that changes the row, it
--- compares the new row, but still sees other tables as before; then xmin differs, and leased_queue decides. If
--- the row stays as it was, so do its waiters and its ended attempts, which are written under its lock. Functions find the rows one by one: for a list of names the planner may read the
+-- compares the new row, but still sees other tables as before. So the row itself says whether others wait, and whether it is worth
+-- a later statement to look at the ended attempts. If the row stays as it was, the UPDATE keeps the time from before the wait. Functions find the rows one by one: for a list of names the planner may read the
 -- whole table, since it knows neither the list nor, in a new database, the table.
 CREATE OR REPLACE FUNCTION leased_acquire(resources text[], holder text, ttl interval, attempt text,
     metadata jsonb DEFAULT NULL, wait interval DEFAULT NULL, channel text DEFAULT NULL,
@@ -25,30 +25,27 @@ CREATE OR REPLACE FUNCTION leased_acquire(resources text[], holder text, ttl int
 DECLARE
     names text[] := $1;
     span  interval := leased_span($3);
+    known timestamptz;
 BEGIN
-    IF coalesce(cardinality(names), 0) NOT BETWEEN 1 AND 64 OR array_position(names, NULL) IS NOT NULL OR (octet_length($4) BETWEEN 16 AND 128) IS NOT TRUE
-        OR span IS NULL OR leased_span(wait) IS NULL AND wait IS NOT NULL OR octet_length(channel) NOT BETWEEN 1 AND 63
-        OR octet_length($2) > 256 OR octet_length(metadata::text) > 32768 THEN
-        RAISE EXCEPTION 'leased_acquire needs 1 to 64 resources, a ttl and a wait from 100 ms to 1 day, an attempt of 16 to 128 bytes, a channel of 1 to 63, a holder of at most 256 and metadata of at most 32768'
-            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt. wait, channel and metadata may be NULL.';
-    END IF;
     IF cardinality(names) > 1 THEN
         names := ARRAY(SELECT DISTINCT r COLLATE "C" FROM unnest($1) r ORDER BY 1);
     ELSE
         UPDATE leased_locks SET token = nextval('leased_tokens'), attempt = $4, owner = session_user, holder = $2, metadata = $5,
             resources = NULL, ttl = span, granted = clock_timestamp(), expires = clock_timestamp() + span
         WHERE resource = names[1] AND (expires > clock_timestamp()) IS NOT TRUE AND NOT queued AND attempt IS DISTINCT FROM $4
-            AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user)
-            AND xmin = (SELECT k.xmin FROM leased_locks k WHERE k.resource = names[1]) -- as when it looked for the end of the attempt
+            AND octet_length($4) BETWEEN 16 AND 128 AND span IS NOT NULL AND (octet_length($2) > 256 OR octet_length($5::text) > 32768) IS NOT TRUE
             AND EXISTS (SELECT FROM leased_known_origin)
-        RETURNING leased_locks.token, expires - clock_timestamp() INTO token, remaining;
-        IF remaining > '0' THEN
+        RETURNING leased_locks.token, expires - clock_timestamp(), remembered INTO token, remaining, known;
+        IF remaining > '0' AND known IS NULL THEN
             RETURN;
-        ELSIF token IS NOT NULL THEN -- it has waited for the row
+        ELSIF token IS NOT NULL THEN
+            IF remaining > '0' AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
+                RETURN;
+            END IF;
             UPDATE leased_locks SET attempt = NULL, expires = NULL WHERE resource = names[1];
         END IF;
     END IF;
-    SELECT * INTO token, remaining, held_by, place FROM leased_queue(names, $2, span, $4, $5, leased_span($6), $7);
+    SELECT * INTO token, remaining, held_by, place FROM leased_queue(names, $2, span, $4, $5, $6, $7);
 END
 $$;
 
@@ -79,7 +76,7 @@ BEGIN
 END
 $$;
 
--- leased_queue is leased_acquire for locks that may be held. Their names are in order, and its other arguments are valid.
+-- leased_queue is leased_acquire for locks that may be held. Their names are in order, and its ttl is NULL if it is not valid.
 CREATE OR REPLACE FUNCTION leased_queue(names text[], holder text, ttl interval, attempt text, metadata jsonb, wait interval, channel text,
     OUT token bigint, OUT remaining interval, OUT held_by text, OUT place bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -91,7 +88,14 @@ DECLARE
     ended boolean := false;
     ahead bigint;
     mine  bigint;
+    until interval := leased_span(wait);
 BEGIN
+    IF coalesce(cardinality(names), 0) NOT BETWEEN 1 AND 64 OR array_position(names, NULL) IS NOT NULL OR (octet_length($4) BETWEEN 16 AND 128) IS NOT TRUE
+        OR ttl IS NULL OR until IS NULL AND wait IS NOT NULL OR octet_length(channel) NOT BETWEEN 1 AND 63
+        OR octet_length($2) > 256 OR octet_length($5::text) > 32768 THEN
+        RAISE EXCEPTION 'leased_acquire needs 1 to 64 resources, a ttl and a wait from 100 ms to 1 day, an attempt of 16 to 128 bytes, a channel of 1 to 63, a holder of at most 256 and metadata of at most 32768'
+            USING ERRCODE = 'LL002', HINT = 'gen_random_uuid()::text is an attempt. wait, channel and metadata may be NULL.';
+    END IF;
     IF wait IS NULL THEN -- a refusal locks no rows: in an open transaction that would keep their holders from renewals
         SELECT (array_agg(coalesce(k.holder, k.owner) ORDER BY k.expires))[1], min(k.expires) - clock_timestamp() INTO held_by, remaining
             FROM unnest(names) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
@@ -135,7 +139,7 @@ BEGIN
         END LOOP;
     ELSIF wait IS NOT NULL THEN
         place := ahead + 1;
-        UPDATE leased_waiters SET expires = now + wait, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
+        UPDATE leased_waiters SET expires = now + until, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -143,7 +147,7 @@ BEGIN
     DELETE FROM leased_waiters WHERE attempt = $4 AND owner = session_user; -- also a part of a place, or one that has expired
     IF place IS NOT NULL THEN
         mine := nextval('leased_tickets');
-        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + wait FROM unnest(names) r;
+        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + until FROM unnest(names) r;
         FOREACH name IN ARRAY names LOOP
             UPDATE leased_locks SET queued = true WHERE resource = name;
         END LOOP;
@@ -193,7 +197,7 @@ BEGIN
         ends := (l.attempt = ending AND l.owner = role AND l.expires IS NOT NULL) IS TRUE;
         freed := freed + (ends AND l.expires > clock_timestamp())::int;
         DELETE FROM leased_waiters WHERE resource = l.resource AND attempt = ending AND owner = role;
-        UPDATE leased_locks SET expires = CASE WHEN NOT ends THEN expires END WHERE resource = l.resource;
+        UPDATE leased_locks SET expires = CASE WHEN NOT ends THEN expires END, remembered = clock_timestamp() WHERE resource = l.resource;
         IF l.queued AND (ends OR (l.expires > clock_timestamp()) IS NOT TRUE) THEN
             PERFORM leased_wake(l.resource);
         END IF;

@@ -39,7 +39,7 @@ CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, rememb
 DECLARE
     queued boolean;
 BEGIN
-    UPDATE leased_locks l SET expires = NULL WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
+    UPDATE leased_locks l SET expires = NULL, remembered = CASE WHEN $3 THEN clock_timestamp() ELSE l.remembered END WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
         AND l.resources IS NULL AND l.expires > clock_timestamp() RETURNING l.queued INTO queued;
     released := FOUND;
     IF NOT released THEN
