@@ -58,7 +58,7 @@ func TestDocument(t *testing.T) {
 		}
 		ran[language]++
 	}
-	require.Equal(t, map[string]int{"sql": 8, "python": 1, "javascript": 1, "java": 2}, ran)
+	require.Equal(t, map[string]int{"sql": 9, "python": 1, "javascript": 1, "java": 2}, ran)
 	check := connect(t, server.DSN)
 	var balance, rows int
 	require.NoError(t, check.QueryRow(testserver.Context(t), "SELECT sum(balance), count(*) FROM accounts").Scan(&balance,

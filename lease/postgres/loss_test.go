@@ -151,7 +151,7 @@ func TestUnansweredAttemptIsRemembered(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrHeld)
 }
 
-// A role does not wait for the disk at its commits. Its tokens do, so a crash forgets none of them, however it got them.
+// A role does not wait for the disk at its commits. Its tokens do, so a crash forgets none of them.
 func TestTokensOfAsynchronousCommits(t *testing.T) {
 	t.Parallel()
 	testserver.SkipIfShort(t)

@@ -162,8 +162,8 @@ func TestWaitersAreSeenAfterTheWait(t *testing.T) {
 	}
 }
 
-// An acquire waits for a release of its own attempt, which has not held the lock. Its snapshot does not see that the attempt
-// has ended, but the row of the lock has changed since then.
+// An acquire waits for a release of its own attempt, which has not held the lock. Its snapshot does not see that the
+// attempt has ended, but the row of the lock says so.
 func TestReleaseBeforeTheAcquireIsSeenAfterTheWait(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)
@@ -270,8 +270,8 @@ func TestRefusalOfASet(t *testing.T) {
 	pool := database(t, shared.Get(t).DSN)
 	do(t, pool, "SELECT leased_acquire(ARRAY['a'], 'a long lease', '1 hour', 'an attempt for lock a')",
 		"SELECT leased_acquire(ARRAY['b'], 'the short lease', '1 min', 'an attempt for lock b')")
-	require.Equal(t, "the short lease true", value[string](t, pool, "SELECT held_by || ' ' || (remaining <= '1 min') FROM "+
-		"leased_acquire(ARRAY['a', 'b'], 'h', '1 min', 'an attempt for a set')"))
+	require.Equal(t, "the short lease true", value[string](t, pool,
+		"SELECT held_by || ' ' || (remaining <= '1 min') FROM leased_acquire(ARRAY['a', 'b'], 'h', '1 min', 'an attempt for a set')"))
 }
 
 // A set that has lost its place is queued for all its locks again.
@@ -349,7 +349,8 @@ func TestBounds(t *testing.T) {
 		require.ErrorContains(t, err, "LL002", call)
 	}
 	large := `"` + strings.Repeat("m", 32767) + `"`
-	_, err = pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], $1, '1 min', $2, NULL, '1 min')", strings.Repeat("h", 257), attempt)
+	_, err = pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], $1, '1 min', $2, NULL, '1 min')",
+		strings.Repeat("h", 257), attempt)
 	require.ErrorContains(t, err, "LL002")
 	_, err = pool.Exec(ctx, "SELECT leased_acquire(ARRAY['a'], 'h', '1 min', $2, $1::jsonb, '1 min')", large, attempt)
 	require.ErrorContains(t, err, "LL002")
