@@ -271,7 +271,8 @@ func TestRefusalOfASet(t *testing.T) {
 	do(t, pool, "SELECT leased_acquire(ARRAY['a'], 'a long lease', '1 hour', 'an attempt for lock a')",
 		"SELECT leased_acquire(ARRAY['b'], 'the short lease', '1 min', 'an attempt for lock b')")
 	require.Equal(t, "the short lease true", value[string](t, pool,
-		"SELECT held_by || ' ' || (remaining <= '1 min') FROM leased_acquire(ARRAY['a', 'b'], 'h', '1 min', 'an attempt for a set')"))
+		"SELECT held_by || ' ' || (remaining <= '1 min') FROM "+
+			"leased_acquire(ARRAY['a', 'b'], 'h', '1 min', 'an attempt for a set')"))
 }
 
 // A set that has lost its place is queued for all its locks again.
