@@ -89,6 +89,7 @@ const (
 	releaseA    = "SELECT released FROM leased_release(ARRAY['a'], 'an attempt for lock a')"
 	holdersA    = "SELECT count(*) FROM leased_inspect('a') WHERE token > 0"
 	queueSet    = "SELECT place FROM leased_acquire(ARRAY['a', 'b'], 's', '1 min', 'an attempt for a set', NULL, '1 min')"
+	queueA      = "SELECT place FROM leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')"
 	unusedLockA = "INSERT INTO leased_locks (resource) VALUES ('a')"
 )
 
@@ -185,25 +186,38 @@ func TestReleaseBeforeTheAcquireIsSeenAfterTheWait(t *testing.T) {
 	}
 }
 
-// A release with a snapshot that is older than a waiter fails, rather than wake nobody. Repeated, it wakes the waiter.
+// A release with a snapshot that is older than the first waiter fails, rather than wake nobody. Repeated, it wakes the
+// waiter.
 func TestOlderSnapshotsWakeWaiters(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)
-	const waiter = "SELECT leased_acquire(ARRAY['a'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')"
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		for _, first := range []string{"SELECT", queueSet} { // a waiter that the snapshot sees, and that is gone then
-			pool := database(t, shared.Get(t).DSN)
-			do(t, pool, acquireA, first)
-			tx := transaction(t, pool, level, "SELECT FROM leased_locks")
-			do(t, pool, "UPDATE leased_waiters SET expires = clock_timestamp()", waiter)
-			_, err := tx.Exec(ctx, releaseA)
-			require.ErrorContains(t, err, "40001", "%s, %s", level, first)
-			require.NoError(t, tx.Rollback(ctx))
-			repeated := transaction(t, pool, level, releaseA)
-			require.NoError(t, repeated.Commit(ctx))
-			require.Equal(t, "w", value[string](t, pool, "SELECT holder FROM leased_inspect('a')"))
-		}
+		pool := database(t, shared.Get(t).DSN)
+		do(t, pool, acquireA)
+		tx := transaction(t, pool, level, "SELECT FROM leased_locks")
+		do(t, pool, queueA)
+		_, err := tx.Exec(ctx, releaseA)
+		require.ErrorContains(t, err, "40001", level)
+		require.NoError(t, tx.Rollback(ctx))
+		repeated := transaction(t, pool, level, releaseA)
+		require.NoError(t, repeated.Commit(ctx))
+		require.Equal(t, "w", value[string](t, pool, "SELECT holder FROM leased_inspect('a')"))
 	}
+}
+
+// A release with a snapshot that is older than a waiter, and that sees only one which has lost its place, does not let
+// others take the lock before the waiter.
+func TestOlderSnapshotsKeepTheQueue(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA, queueSet, "UPDATE leased_waiters SET expires = clock_timestamp()")
+	tx := transaction(t, pool, pgx.RepeatableRead, "SELECT FROM leased_locks")
+	do(t, pool, queueA)
+	run(t, tx.Conn(), releaseA)
+	require.NoError(t, tx.Commit(testserver.Context(t)))
+	require.Zero(t, grant(t, pool, "a"))
+	do(t, pool, queueA)
+	require.Equal(t, 1, value[int](t, pool, holdersA))
 }
 
 // A refusal keeps nobody from the locks while its transaction is open.

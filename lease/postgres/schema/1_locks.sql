@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS leased_locks (
 ) WITH (fillfactor = 50); -- updates stay in their page
 
 -- The queue: a row for each lock that a waiting attempt wants. A waiter that has not
--- asked again before it expires loses its place. A new one also writes the row of the lock, so that a release with
+-- asked again before it expires loses its place. The first one also writes the row of the lock, so that a release with
 -- an older snapshot, which does not see it, fails.
 CREATE TABLE IF NOT EXISTS leased_waiters (
     resource  text COLLATE "C",
@@ -91,15 +91,6 @@ CREATE OR REPLACE VIEW leased_known_origin AS
     SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place()
         AND current_setting('synchronous_commit') <> 'off';
 
--- leased_await_disk makes the transaction wait for the disk, if its role does not: otherwise a token could be granted again after a crash.
-CREATE OR REPLACE FUNCTION leased_await_disk() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-END
-$$;
-
 -- leased_next_token returns the next token. After a change of the origin all tokens rise first: by 2^32 for each new timeline
 -- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy
 -- of the database rise by 4 * 2^32, and by 4096 for each second since its origin was noted: above those of
@@ -113,7 +104,9 @@ DECLARE
     reached bigint;
     step    bigint := 4;
 BEGIN
-    PERFORM leased_await_disk();
+    IF current_setting('synchronous_commit') = 'off' THEN -- a crash would make the sequence return this token again
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     IF EXISTS (SELECT FROM leased_known_origin) THEN
         RETURN nextval('leased_tokens');
     END IF;

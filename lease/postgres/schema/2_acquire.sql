@@ -86,6 +86,8 @@ DECLARE
     now   timestamptz;
     held  bigint := 0; -- by this attempt
     ended boolean := false;
+    waits boolean; -- perhaps no longer, or for other locks
+    first boolean := false; -- nobody waits for one of the locks
     ahead bigint;
     mine  bigint;
     until interval := leased_span(wait);
@@ -108,6 +110,7 @@ BEGIN
     END IF;
     FOR l IN SELECT * FROM leased_lock(names) LOOP
         now := coalesce(now, clock_timestamp()); -- when all rows are locked
+        first := first OR NOT l.queued;
         IF l.attempt = $4 AND l.expires > now AND l.owner = session_user AND coalesce(l.resources, ARRAY[l.resource]) = names THEN
             held := held + 1;
             token := l.token;
@@ -120,14 +123,17 @@ BEGIN
         END IF;
     END LOOP;
     IF held = cardinality(names) THEN
-        PERFORM leased_await_disk();
+        IF current_setting('synchronous_commit') = 'off' THEN
+            PERFORM set_config('synchronous_commit', 'on', true); -- another transaction may have granted it without the disk
+        END IF;
         RETURN;
     END IF;
-    IF ended OR held > 0 OR EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user) THEN
+    SELECT ended OR EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user), count(*) > 0,
+            CASE WHEN count(w.ticket) FILTER (WHERE w.expires > now AND w.resources = names) = cardinality(names) THEN min(w.ticket) END
+        INTO ended, waits, mine FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user;
+    IF ended OR held > 0 THEN
         RAISE EXCEPTION 'attempt % has ended', quote_literal($4) USING ERRCODE = 'LL001', HINT = 'Use a new attempt.';
     END IF;
-    SELECT min(w.ticket) INTO mine FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user AND w.expires > now
-        AND w.resources = names HAVING count(*) = cardinality(names);
     SELECT coalesce(max(n), 0) INTO ahead FROM (SELECT count(*) AS n FROM leased_waiters w WHERE w.resource = ANY (names) AND w.expires > now
         AND (w.attempt <> $4 OR w.owner <> session_user) AND (mine IS NULL OR w.ticket < mine) GROUP BY w.resource) a;
     IF held_by IS NULL AND ahead = 0 THEN
@@ -139,16 +145,18 @@ BEGIN
         END LOOP;
     ELSIF wait IS NOT NULL THEN
         place := ahead + 1;
-        UPDATE leased_waiters SET expires = now + until, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
-        IF FOUND THEN
+        IF mine IS NOT NULL THEN
+            UPDATE leased_waiters SET expires = now + until, channel = $7 WHERE attempt = $4 AND owner = session_user AND ticket = mine;
             RETURN;
         END IF;
     END IF;
-    DELETE FROM leased_waiters WHERE attempt = $4 AND owner = session_user; -- also a part of a place, or one that has expired
+    IF waits THEN
+        DELETE FROM leased_waiters WHERE attempt = $4 AND owner = session_user; -- also a part of a place, or one that has expired
+    END IF;
     IF place IS NOT NULL THEN
         mine := nextval('leased_tickets');
         INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + until FROM unnest(names) r;
-        FOREACH name IN ARRAY names LOOP
+        FOREACH name IN ARRAY CASE WHEN first THEN names ELSE '{}' END LOOP
             UPDATE leased_locks SET queued = true WHERE resource = name;
         END LOOP;
     END IF;
@@ -167,7 +175,8 @@ BEGIN
     SELECT * INTO w FROM leased_waiters WHERE resource = name AND expires > now ORDER BY ticket LIMIT 1;
     IF NOT FOUND THEN
         DELETE FROM leased_waiters WHERE resource = name;
-        UPDATE leased_locks SET queued = false WHERE resource = name;
+        -- Another snapshot may not see a new waiter behind those that it removes.
+        UPDATE leased_locks SET queued = false WHERE resource = name AND current_setting('transaction_isolation') = 'read committed';
         RETURN;
     END IF;
     IF cardinality(w.resources) = 1 THEN
