@@ -8,7 +8,7 @@
 // authorities: a resource must get its tokens from one of them. Shared leases and permits
 // are not supported.
 //
-// Tokens rise by 2^32 when the database is promoted, recovered to an earlier time, copied or
+// Tokens rise by 2^32 or more when the database is promoted, recovered to an earlier time, copied or
 // loaded from a dump, because it may have forgotten grants. It does not notice if it is started
 // from an older copy of its files: raise the tokens with leased_raise first.
 //
