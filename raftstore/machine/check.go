@@ -49,7 +49,7 @@ func (m *Machine) check() error {
 	return m.checkQueues()
 }
 
-// checkDelay checks the delay of a lock; nil if it has none.
+// checkDelay checks the delay of a lock, if it has one.
 func (m *Machine) checkDelay(name fencing.Resource, d *delay, orders map[uint64]bool) error {
 	switch {
 	case d == nil:

@@ -190,7 +190,7 @@ func (r *record) cost() int {
 // cost returns the memory of a party.
 func (p *party) cost() int { return int(unsafe.Sizeof(party{})) + len(p.holder) + len(p.user) }
 
-// texts returns the memory of the texts of a refusal.
+// texts returns the number of bytes in the texts of a refusal.
 func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason) }
 
 // add adds an event of a party.
