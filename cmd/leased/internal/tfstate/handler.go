@@ -33,7 +33,7 @@ type Handler struct {
 	config  Config
 
 	mu     sync.Mutex
-	leases map[string]*lease.Lease // by the ID of the lock
+	leases map[fencing.Resource]*lease.Lease // the newest of each state
 }
 
 // Config configures a Handler.
@@ -45,7 +45,7 @@ type Config struct {
 
 // New returns a Handler.
 func New(locks *lease.Client, storage Storage, config Config) *Handler {
-	return &Handler{locks: locks, storage: storage, config: config, leases: map[string]*lease.Lease{}}
+	return &Handler{locks: locks, storage: storage, config: config, leases: map[fencing.Resource]*lease.Lease{}}
 }
 
 // ServeHTTP serves a request of the http backend of Terraform and OpenTofu, and these:

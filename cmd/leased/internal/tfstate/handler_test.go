@@ -282,6 +282,32 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
+// The ID of a lock belongs to its client, which may use one for several states: each is locked and unlocked by itself.
+func TestOneIDForTwoStates(t *testing.T) {
+	site := newSite(t, storages["files"](t))
+	s, other := site.server(site.storage(), nil), site.server(site.storage(), nil)
+	for _, path := range []string{"/a", "/b"} {
+		s.want(http.StatusOK, "LOCK", path, info("ci"))
+	}
+	s.want(http.StatusOK, "UNLOCK", "/a", info("ci"))
+	other.want(http.StatusOK, "LOCK", "/a", info("bert"))
+	s.want(http.StatusOK, "UNLOCK", "/c", info("ci")) // not locked
+	other.want(http.StatusLocked, "LOCK", "/b", info("bert"))
+	s.want(http.StatusOK, "UNLOCK", "/b", info("ci"))
+	other.want(http.StatusOK, "LOCK", "/b", info("bert"))
+}
+
+// A server whose lock was ended by another one does not take its lost lease for the present one.
+func TestUnlockOfALaterLockWithTheSameID(t *testing.T) {
+	site := newSite(t, storages["files"](t))
+	first, second := site.server(site.storage(), nil), site.server(site.storage(), nil)
+	first.want(http.StatusOK, "LOCK", "", info("ci"))
+	second.want(http.StatusOK, "UNLOCK", "", info("ci"))
+	second.want(http.StatusOK, "LOCK", "", info("ci"))
+	first.want(http.StatusOK, "UNLOCK", "", info("ci"))
+	first.want(http.StatusOK, "LOCK", "", info("bert"))
+}
+
 // slow is a Storage that waits before it updates the index, as a process does that is paused there.
 type slow struct {
 	tfstate.Storage

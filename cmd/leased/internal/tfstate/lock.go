@@ -33,9 +33,9 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		return lock{}, err
 	default:
 		by.Token = l.Token()
-		h.keep(info.ID, l)
+		h.keep(resource, l)
 		if _, err := h.holder(ctx, resource); err != nil { // unlock needs the right to read: a run must not begin without it
-			_, failed := h.release(ctx, info.ID)
+			_, failed := h.release(ctx, resource, by.Token)
 			return lock{}, errors.Join(err, failed)
 		}
 	}
@@ -44,7 +44,7 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		return nil
 	})
 	if err != nil {
-		_, failed := h.release(ctx, info.ID)
+		_, failed := h.release(ctx, resource, by.Token)
 		err = errors.Join(err, failed)
 	}
 	return by, err
@@ -66,7 +66,9 @@ func (h *Handler) unlock(ctx context.Context, resource fencing.Resource, id stri
 	if err != nil {
 		return err
 	}
+	token := holder.Token
 	if i.Lock != nil && (id == "" || i.Lock.Info.ID == id) {
+		token = cmp.Or(token, i.Lock.Token)
 		err = h.update(ctx, resource, i.Lock.Token, func(now *index) error {
 			if now.Lock != nil && now.Lock.Info.ID == i.Lock.Info.ID {
 				now.Lock = nil
@@ -77,7 +79,7 @@ func (h *Handler) unlock(ctx context.Context, resource fencing.Resource, id stri
 			return err
 		}
 	}
-	if ours, err := h.release(ctx, cmp.Or(id, infoOf(holder).ID)); ours || !held {
+	if ours, err := h.release(ctx, resource, token); ours || !held {
 		return err
 	}
 	if err := h.locks.Break(ctx, resource, holder.Token); !errors.Is(err, lease.ErrNotHeld) {
@@ -118,20 +120,22 @@ func (h *Handler) holder(ctx context.Context, resource fencing.Resource) (lease.
 }
 
 // keep remembers a lease until it is released. It is renewed meanwhile.
-func (h *Handler) keep(id string, l *lease.Lease) {
+func (h *Handler) keep(resource fencing.Resource, l *lease.Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.leases[id] = l
+	h.leases[resource] = l
 }
 
-// release releases the lease of a lock, if this process holds it, and reports whether it
-// does.
-func (h *Handler) release(ctx context.Context, id string) (ours bool, err error) {
+// release releases the lease with this token, if this process has it, and reports whether it
+// does. An ID does not name a lease: a client may use one ID for several states, or again.
+func (h *Handler) release(ctx context.Context, resource fencing.Resource, token fencing.Token) (ours bool, err error) {
 	h.mu.Lock()
-	l := h.leases[id]
-	delete(h.leases, id)
+	l := h.leases[resource]
+	if ours = l != nil && l.Token() == token; ours {
+		delete(h.leases, resource)
+	}
 	h.mu.Unlock()
-	if l == nil {
+	if !ours {
 		return false, nil
 	}
 	return true, l.Release(ctx)
