@@ -28,8 +28,8 @@ type acquisition struct {
 	session engine.SessionID // zero if the caller named none
 	mode    engine.Mode      // the one that served it last
 	queued  atomic.Bool
-	began   engine.Instant
-	trace   *tracing.Call // nil if the call is not traced
+	counted engine.Instant // when the TTL began, for display
+	trace   *tracing.Call  // nil if the call is not traced
 }
 
 // Acquire asks for a lock in the mode that it has.
@@ -115,7 +115,7 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest, caller string, trace *tra
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
 	}
-	a := &acquisition{Service: s, call: r, trace: trace, began: s.router.Clock.Now(),
+	a := &acquisition{Service: s, call: r, trace: trace, counted: s.router.Clock.Now(),
 		request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
 			Permits: int(r.Permits), Holder: cmp.Or(r.Holder, caller), Metadata: r.Metadata}}
 	a.request.Queued = func() {
@@ -201,6 +201,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 		return nil, waitEnded(ctx, caller, err) // the engine has released the attempt
 	}
 	if a.queued.Load() { // the caller counts the TTL from the answer
+		a.counted = a.router.Clock.Now()
 		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {
 			cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
 			defer cancel()
@@ -214,7 +215,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time.Duration) *pb.AcquireResponse {
 	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: id.String(), Nonce: uint64(a.request.Nonce),
 		Mode: wire.ModeText(grant.Mode), Holder: a.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot),
-		Expires: expires(a.began, ttl)}
+		Expires: expires(a.counted, ttl)}
 	for _, name := range a.request.Resources {
 		response.Resources = append(response.Resources, string(name))
 	}

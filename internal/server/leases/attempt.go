@@ -46,6 +46,7 @@ func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) *pb.Acq
 		if status.Holders[i].Session != id {
 			continue
 		}
+		a.counted = a.router.Clock.Now()
 		held, err := a.redis.find(ctx, a.request.Resources[0], status.Holders[i].Token)
 		if err != nil || !sameLocks(held.Resources, a.request.Resources) ||
 			a.redis.renew(ctx, []engine.Held{held})[0] != nil {

@@ -84,6 +84,7 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 	}
 	grant, err := s.Acquire(ctx, request)
 	if err == nil && queued { // the session was renewed before the wait
+		a.counted = a.router.Clock.Now()
 		err = grantedBut(s.Extend(caller))
 	}
 	return grant, err
@@ -137,6 +138,7 @@ func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held
 	last := a.request
 	last.Wait, last.Queued = false, nil
 	grant, err := s.Acquire(cleanup, last)
+	a.counted = a.router.Clock.Now()
 	switch {
 	case err == nil:
 		return grant, grantedBut(s.Extend(cleanup))

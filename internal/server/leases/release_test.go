@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -82,4 +83,14 @@ func TestReleaseKeepsOtherLeasesOfItsSession(t *testing.T) {
 	require.True(t, s.release(t, &pb.ReleaseRequest{Resource: "b", Token: second.Token}))
 	_, err = s.attach(context.Background(), id, nil)
 	require.ErrorIs(t, err, engine.ErrExpired)
+}
+
+// No lease has such a token: the call is refused, and its outcome is not uncertain.
+func TestBreakRefusesATokenThatNoLeaseHas(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	for _, token := range []uint64{0, uint64(fencing.MaxToken) + 1, math.MaxUint64} {
+		_, err := s.Break(context.Background(), &pb.BreakRequest{Resource: "a", Token: token})
+		require.ErrorIs(t, err, engine.ErrInvalid, token)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -122,7 +121,7 @@ func (s *Service) inspect(ctx context.Context, name fencing.Resource) (engine.St
 
 // Break takes a lease away from its holder.
 func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakResponse, error) {
-	if r.Token == 0 || r.Token > math.MaxInt64 {
+	if !fencing.Token(r.Token).Valid() {
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
 	return &pb.BreakResponse{}, s.router.Ask(ctx, func() error {

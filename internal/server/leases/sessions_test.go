@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -227,4 +228,28 @@ func TestGrantAfterAWaitIsRenewed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, testserver.Receive(t, granted))
 	require.Less(t, inspect().Holders[0].Renewed, clock.Now().Since(released))
+}
+
+// The time at which a lease ends, for display, counts from the grant and not from the call, which may have waited for
+// longer than a TTL.
+func TestExpiresCountsFromTheEndOfTheWait(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	held, err := s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", Ttl: "1h"})
+	require.NoError(t, err)
+	granted := make(chan *pb.AcquireResponse)
+	go func() {
+		response, err := s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", Ttl: "1m", Wait: "1h"})
+		assert.NoError(t, err)
+		granted <- response
+	}()
+	require.Eventually(t, func() bool {
+		status, err := s.router.Node.Inspect(context.Background(), "a", raftstore.Stale)
+		return err == nil && len(status.Waiters) == 1
+	}, time.Minute, time.Millisecond)
+	released := s.clock.Now()
+	s.release(t, &pb.ReleaseRequest{Resource: "a", Token: held.Token})
+	ends, err := time.Parse(time.RFC3339Nano, (<-granted).Expires)
+	require.NoError(t, err)
+	require.False(t, ends.Before(released.Time().Add(time.Minute).UTC()))
 }
