@@ -338,6 +338,18 @@ func TestSetTakesTheShortestTTL(t *testing.T) {
 	})
 }
 
+// An option does not change with the slice that it was made from, which Elect would notice at its next campaign.
+func TestOptionsKeepTheirSet(t *testing.T) {
+	c := newClient()
+	defer c.Close(t.Context())
+	more := []fencing.Resource{"b"}
+	set := lease.WithSet(more...)
+	more[0] = "c"
+	l, err := c.Acquire(t.Context(), "a", set)
+	require.NoError(t, err)
+	require.Equal(t, []fencing.Resource{"a", "b"}, l.Resources())
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	memory := newMemory(t)
 	for name, option := range map[string]lease.Option{

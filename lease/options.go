@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -126,6 +127,7 @@ func (s *acquireSettings) setKind(kind engine.Kind, permits int) error {
 // WithSet acquires more resources together with the named one: all or none, under
 // one token.
 func WithSet(more ...fencing.Resource) AcquireOption {
+	more = slices.Clone(more) // the caller may change its slice, and Elect uses the option again
 	return func(s *acquireSettings) error {
 		s.request.Resources = append(s.request.Resources, more...)
 		return nil
