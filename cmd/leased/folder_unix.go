@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,6 +14,15 @@ import (
 
 // ownGroup returns the attributes of a process in its own process group, which keys such as Ctrl-C do not reach.
 func ownGroup() *syscall.SysProcAttr { return supervise.OwnGroup() }
+
+// openFiles returns how many files and connections the process may have open.
+func openFiles() uint64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return math.MaxUint64
+	}
+	return uint64(limit.Cur) // of another type on some systems
+}
 
 // lockFolder ensures that only one `leased dev` uses a folder. The lock ends with
 // the process.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ func unsupported(c *cobra.Command, why string) {
 }
 
 func hiddenCommands() []*cobra.Command { return nil }
+
+// openFiles returns no limit: this system has none for a process.
+func openFiles() uint64 { return math.MaxUint64 }
 
 // lockFolder does nothing: this system has no file locks.
 func lockFolder(string) (unlock func(), err error) { return func() {}, nil }

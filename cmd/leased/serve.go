@@ -68,6 +68,7 @@ func setUpServe(c *cobra.Command) {
 // start starts a member. The end of ctx ends it even while it starts.
 func start(ctx context.Context, s *settings.Settings, logger *slog.Logger) (*member.Member, error) {
 	slog.SetDefault(logger)
+	limitConnections(s, logger)
 	m, err := member.Start(ctx, s, versionText(), logger)
 	switch {
 	case ctx.Err() != nil:
@@ -81,6 +82,18 @@ func start(ctx context.Context, s *settings.Settings, logger *slog.Logger) (*mem
 		return nil, &codeError{wire.ExitError, fmt.Errorf("start the member: %w", err)}
 	}
 	return m, nil
+}
+
+// limitConnections bounds the connections to the API by a third of the files that the process may open: a connection
+// can need a second one to the leader, and a member that cannot open a file of its log or of a snapshot stops.
+func limitConnections(s *settings.Settings, logger *slog.Logger) {
+	most := openFiles() / 3
+	if uint64(s.Limits.Connections) <= most {
+		return
+	}
+	logger.Info("fewer connections than limit-connections are accepted: raise the limit of open files (ulimit -n)",
+		"limit-connections", s.Limits.Connections, "accepted", most)
+	s.Limits.Connections = int(most)
 }
 
 // waitForEnd waits until a signal, which ends ctx, or a failure ends the member. On reload it reads the
