@@ -25,7 +25,8 @@ const (
 var (
 	errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'",
 		engine.ErrUnsupported)
-	errRemoved = fmt.Errorf("%w: this member was removed from the cluster; use another one", engine.ErrUnavailable)
+	errNotConnected = fmt.Errorf("%w: this member has not connected to the Redis nodes yet", engine.ErrUnavailable)
+	errRemoved      = fmt.Errorf("%w: this member was removed from the cluster; use another one", engine.ErrUnavailable)
 )
 
 // Connection connects a member to the Redis fleet of the topology that it has
@@ -64,6 +65,9 @@ func NewConnection(node *raftstore.Node, options func(address string) *redis.Opt
 // Backend returns the backend of the fleet, or why there is none.
 func (c *Connection) Backend() (*redlockadapter.Backend, error) {
 	now := c.now.Load()
+	if now.err == errNoFleet && !c.node.Topology().Fleet.IsZero() { // the member has just learned of the fleet
+		return nil, errNotConnected
+	}
 	return now.backend, now.err
 }
 
