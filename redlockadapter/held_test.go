@@ -64,6 +64,37 @@ func TestAnyProcessRenewsAndReleasesALease(t *testing.T) {
 	requireHolder(t, second, "a", next.Token)
 }
 
+// A lease can be on a bare quorum of the nodes. While one of these does not answer, the others cannot tell that nobody
+// holds the lock: a caller that was told so would give its lease up.
+func TestLeaseOnABareQuorumIsNotDenied(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	ctx := testContext(t)
+	first, second := f.backend(t), f.backend(t)
+	held, err := first.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
+	require.NoError(t, err)
+	token := held.Token.String()
+	for node := range 3 { // later, nobody tells them about the lease
+		waitFor(t, func() bool { return f.record(t, node, "a")["token"] == token })
+	}
+	life, err := f.client(t, 0).Get(ctx, "{leased}:life").Result()
+	require.NoError(t, err)
+	require.NoError(t, f.client(t, 0).Del(ctx, "{leased}:"+life+":lock:a").Err())
+	f.servers[1].Kill()
+	for _, err := range []error{second.Break(ctx, "a", held.Token), func() error {
+		_, err := second.Find(ctx, "a", held.Token)
+		return err
+	}()} {
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.NotErrorIs(t, err, engine.ErrNotHeld)
+	}
+	_, err = second.Find(ctx, "a", held.Token+1)
+	require.ErrorIs(t, err, engine.ErrNotHeld, "no node has this one")
+	require.NoError(t, first.Renew(ctx, []Held{held})[0])
+	_, err = second.Find(ctx, "a", held.Token)
+	require.NoError(t, err)
+}
+
 // A lease without a name was never granted, so its release needs no node.
 func TestReleaseOfALeaseThatWasNotGranted(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h e
 }
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does
-// not hold the lock with this token.
+// not hold the lock with this token, and engine.ErrUnavailable if that cannot be told.
 func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.Held, error) {
 	found, err := b.records(ctx, resource)
 	if err != nil {
@@ -114,7 +114,21 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 	if h, _, ok := b.holder(resource, found); ok && h.Token == token {
 		return h, nil
 	}
+	if have := haveToken(found, token); have > 0 && have+len(b.nodes)-len(found) >= b.quorum {
+		return engine.Held{}, fmt.Errorf("%w: %d of %d Redis nodes have the lease on %q with token %d, and %d did not answer",
+			engine.ErrUnavailable, have, len(b.nodes), string(resource), token, len(b.nodes)-len(found))
+	}
 	return engine.Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
+}
+
+// haveToken returns how many of the records have a lease with this token.
+func haveToken(found []scripts.Record, token fencing.Token) (have int) {
+	for _, r := range found {
+		if r.Name != "" && r.Token == token {
+			have++
+		}
+	}
+	return have
 }
 
 // Ended returns how a lease ended: "released" or "broken", or "expired" if the nodes
