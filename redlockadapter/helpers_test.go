@@ -33,8 +33,8 @@ const (
 // Held abbreviates engine.Held.
 type Held = engine.Held
 
-// acquireSHA and sweepSHA are the hashes by which a node knows acquire.lua and sweep.lua.
-var acquireSHA, sweepSHA = scriptSHA("acquire"), scriptSHA("sweep")
+// The hashes by which a node knows scripts.
+var acquireSHA, releaseSHA, sweepSHA = scriptSHA("acquire"), scriptSHA("release"), scriptSHA("sweep")
 
 func scriptSHA(name string) string {
 	text, err := scripts.Text(name)

@@ -118,7 +118,11 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 		return engine.Held{}, fmt.Errorf("%w: %d of %d Redis nodes have the lease on %q with token %d, and %d did not answer",
 			engine.ErrUnavailable, have, len(b.nodes), string(resource), token, len(b.nodes)-len(found))
 	}
-	return engine.Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
+	return engine.Held{}, notHeld(resource, token)
+}
+
+func notHeld(resource fencing.Resource, token fencing.Token) error {
+	return fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
 }
 
 // haveToken returns how many of the records have a lease with this token.
@@ -148,9 +152,10 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 	return how, nil
 }
 
-// Break takes the lease with this token away from its holder.
+// Break takes the lease with this token away from its holder. When it returns nil, no renewal succeeds any more: see
+// docs/REDLOCK.md. An error that matches engine.ErrUncertain and engine.ErrVersion asks for a newer topology.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	h, err := b.Find(ctx, resource, token)
+	h, broken, err := b.findForBreak(ctx, resource, token)
 	if err != nil {
 		return fmt.Errorf("break: %w", err)
 	}
@@ -158,8 +163,64 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 		a.end()
 		b.queues.lost(a)
 	}
-	if err = b.releaseEverywhere(&h, scripts.Broken).await(ctx); err == nil {
+	first := b.releaseEverywhere(&h, scripts.Broken)
+	if err = first.await(ctx); err == nil {
+		err = b.confirmBreak(&h, first.under).await(ctx)
+	}
+	switch {
+	case errors.Is(err, engine.ErrVersion):
+		b.keeper.notify()
+	case err == nil && broken:
+		err = notHeld(resource, token)
+	case err == nil:
 		b.debug("broken", &h)
 	}
 	return err
+}
+
+// findForBreak reads a lease like Find, also if fewer than a quorum have it: an earlier break may have reached some
+// nodes only. broken says that a quorum have recorded a break.
+func (b *Backend) findForBreak(ctx context.Context, resource fencing.Resource, token fencing.Token) (h engine.Held,
+	broken bool, err error) {
+	found, err := b.records(ctx, resource)
+	if err != nil {
+		return engine.Held{}, false, err
+	}
+	if h, _, ok := b.holder(resource, found); ok && h.Token == token {
+		return h, false, nil
+	}
+	ok, ended := false, 0
+	for _, r := range found {
+		name := r.Name
+		if r.Token == token && name == "" && r.Cause == scripts.Broken {
+			name, ended = r.Ended, ended+1
+		}
+		if r.Token == token && name != "" {
+			h, ok = leaseOf(name, r.Details, resource), true
+			h.Token = token
+		}
+	}
+	if !ok {
+		return engine.Held{}, false, notHeld(resource, token)
+	}
+	return h, ended >= b.quorum, nil
+}
+
+// confirmBreak sends a break again, under the same version, after all nodes that confirmed it have recorded it. Only
+// nodes whose addresses then still lead to their servers count: a server that takes the place of one of them was joined
+// later, and the lease is over when it votes.
+func (b *Backend) confirmBreak(h *engine.Held, under authority) *releasing {
+	ctx, cancel := context.WithTimeout(b.ctx, 2*b.config.NodeTimeout)
+	defer cancel()
+	r := b.newReleasing(quorum.All(len(b.nodes)))
+	r.under = under
+	request := b.releaseRequest(h, scripts.Broken, scripts.WakeNext, true, r)
+	b.each(func(i int, n *redisconn.Conn) {
+		if err := n.Verify(ctx); err != nil {
+			r.answered(redisconn.Reply{Err: err})
+		} else {
+			n.Send(request)
+		}
+	})
+	return r
 }

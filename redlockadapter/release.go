@@ -17,7 +17,8 @@ import (
 // releasing is a release in progress. It goes to all nodes that may have the attempt, and
 // is complete when a quorum does not have it.
 type releasing struct {
-	done chan struct{} // closed when a quorum is free, or cannot be any more
+	under authority
+	done  chan struct{} // closed when a quorum is free, or cannot be any more
 
 	mu      sync.Mutex
 	answers quorum.Release
@@ -28,18 +29,22 @@ type releasing struct {
 // newReleasing returns a release that goes to these nodes.
 func (b *Backend) newReleasing(nodes quorum.Nodes) *releasing {
 	n := len(b.nodes)
-	return &releasing{answers: quorum.Release{Nodes: n, Free: n - nodes.Count()}, done: make(chan struct{})}
+	under, _ := b.authorize(nil) // in another fleet, any server may have the attempt
+	return &releasing{under: under, answers: quorum.Release{Nodes: n, Free: n - nodes.Count()}, done: make(chan struct{})}
 }
 
 func (r *releasing) answered(got redisconn.Reply) {
+	woken, err := scripts.Confirmed(got)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got.Err == nil {
+	if err == nil {
 		r.answers.Free++
-		r.woken = r.woken || scripts.Woken(got)
+		r.woken = r.woken || woken
 	} else {
 		r.answers.Failed++
-		r.err = got.Err
+		if !errors.Is(r.err, engine.ErrVersion) { // on which the caller can act
+			r.err = err
+		}
 	}
 	if r.answers.Done() {
 		closeOnce(r.done)
@@ -67,9 +72,9 @@ func (r *releasing) await(ctx context.Context) error {
 func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool,
 	r *releasing) *redisconn.Request {
 	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel,
-		Late: late, Token: h.Token}
+		Late: late, Token: h.Token, Version: r.under.version, Fleet: b.fingerprint}
 	request := call.Request()
-	request.Servers = b.servers()
+	request.Servers = r.under.servers
 	request.Answer = func(node int, got redisconn.Reply) {
 		r.answered(got)
 		if got.Err != nil {
@@ -141,7 +146,7 @@ func (b *Backend) releaseLater(h *engine.Held, cause scripts.Cause, node int) {
 		b.unreleased.Add(-1)
 		return
 	}
-	request := b.releaseRequest(h, cause, scripts.WakeNext, true, nil)
+	request := b.releaseRequest(h, cause, scripts.WakeNext, true, b.newReleasing(0))
 	pause, began := minReleasePause, b.clock.Now()
 	again := func() {
 		time.AfterFunc(pause, func() { b.nodes[node].Send(request) })

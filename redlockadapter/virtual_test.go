@@ -41,6 +41,7 @@ type virtualNode struct {
 	acquires int           // calls of acquire.lua
 	sweeps   int           // calls of sweep.lua
 	huge     bool          // a sweep never ends
+	release  func() error  // see onRelease
 	saves    int           // calls of BGSAVE
 	noSaves  bool          // INFO does not tell how often the node has saved its data
 }
@@ -92,6 +93,7 @@ func (n *virtualNode) restart(t testing.TB, keep bool) {
 // before is called before miniredis executes a command.
 func (n *virtualNode) before(c *server.Peer, command string, args ...string) bool {
 	n.mu.Lock()
+	var release func() error
 	sweeps := false
 	if command == "EVALSHA" && len(args) > 0 {
 		switch args[0] {
@@ -100,9 +102,17 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 		case sweepSHA:
 			n.sweeps++
 			sweeps = n.huge
+		case releaseSHA:
+			release = n.release
 		}
 	}
 	n.mu.Unlock()
+	if release != nil {
+		if err := release(); err != nil {
+			c.WriteError("ERR " + err.Error())
+			return true
+		}
+	}
 	if sweeps {
 		c.WriteBulk("1") // the next cursor
 		return true
@@ -149,6 +159,13 @@ func (n *virtualNode) setDelay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
+}
+
+// onRelease calls f before each call of release.lua, which fails if f does.
+func (n *virtualNode) onRelease(f func() error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.release = f
 }
 
 // refuse makes the node refuse new connections, or accept them again.

@@ -107,9 +107,9 @@ func (n *Node) Renew(now int64, resources []fencing.Resource, c Call) (reply Rep
 }
 
 // Release runs release.lua.
-func (n *Node) Release(now int64, resources []fencing.Resource, e End) (woken []Waiter) {
-	n.with(resources, func(locks []*Record) { woken = Release(now, locks, e) })
-	return woken
+func (n *Node) Release(now int64, resources []fencing.Resource, e End) (woken []Waiter, reply Reply) {
+	n.with(resources, func(locks []*Record) { woken, reply = n.now().state.Release(now, locks, e) })
+	return woken, reply
 }
 
 // Leave runs leave.lua. It returns how many queues it removed the waiter from.

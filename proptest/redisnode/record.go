@@ -119,11 +119,13 @@ type End struct {
 	Cause  string
 	Wake   Wake
 	Refuse bool // late calls of the attempt, also where it held nothing
+	// Version and Fleet are those of a break.
+	Version uint64
+	Fleet   string
 }
 
-// Release is release.lua. It returns the woken waiters.
-func Release(now int64, locks []*Record, e End) []Waiter {
-	var woken []Waiter
+// Release is release.lua. It returns the woken waiters, and whether the node confirms a break.
+func (s *State) Release(now int64, locks []*Record, e End) (woken []Waiter, reply Reply) {
 	for _, r := range locks {
 		freed := r.Nonce == e.Nonce
 		if freed {
@@ -146,5 +148,8 @@ func Release(now int64, locks []*Record, e End) []Waiter {
 			}
 		}
 	}
-	return woken
+	if e.Cause == Broken {
+		reply, _ = s.admit(&Call{Version: e.Version, Fleet: e.Fleet})
+	}
+	return woken, reply
 }

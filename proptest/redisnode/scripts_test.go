@@ -138,9 +138,14 @@ func (b *both) release() (string, any, any) {
 	if b.IntN(2) == 0 {
 		c.Token = fencing.None
 	}
-	b.run(b.now, "release", b.keys(some), c.Nonce, cause, "wake:", string(wake), refuse, uint64(c.Token))
-	b.node.Release(b.now, some, End{Nonce: c.Nonce, Token: c.Token, Cause: cause, Wake: wake, Refuse: refuse == 1})
-	return "release", nil, nil // there are no subscribers
+	args := []any{c.Nonce, cause, "wake:", string(wake), refuse, uint64(c.Token)}
+	if cause == Broken {
+		args = append(args, c.Version, c.Fleet)
+	}
+	reply := b.reply(b.run(b.now, "release", b.keys(some), args...)) // 0, since there are no subscribers
+	_, model := b.node.Release(b.now, some, End{Nonce: c.Nonce, Token: c.Token, Cause: cause, Wake: wake,
+		Refuse: refuse == 1, Version: c.Version, Fleet: c.Fleet})
+	return cause, model, reply
 }
 
 // recover is join or init. Most inits have the current join nonce.
@@ -264,6 +269,7 @@ var outcomes = []string{
 	"acquire ok", "acquire empty", "acquire fleet", "acquire version", "acquire ended", "acquire held", "acquire ceiling",
 	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
 	"renew ok", "renew empty", "renew fleet", "renew version", "renew ended", "renew taken",
+	"released ok", "broken ok", "broken empty", "broken fleet", "broken version",
 	"advance ok", "advance empty", "advance fleet", "reserve ok", "reserve empty", "reserve fleet", "join ok",
 	"join state", "join version", "join joining",
 	"init ok", "init join", "init wait", "inspect waiters",

@@ -55,7 +55,7 @@ type Call struct {
 	Waiter       Waiter        // acquire; without a name the caller does not wait
 }
 
-// admit has the common checks of acquire, raise and renew.
+// admit has the common checks of acquire, raise, renew and a break.
 func (s *State) admit(c *Call) (Reply, bool) {
 	switch {
 	case !s.Voter:

@@ -99,6 +99,10 @@ const (
 	EndingsByName
 	EndingsWhereHeld
 	VoteWithoutQuarantine
+	BreakWithoutVotes
+	BackAfterQuarantine
+	BreakInOneRound
+	BreakWithoutCheck
 	ReleaseAcceptedOnly
 	NoLateCopies
 )

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
@@ -74,7 +73,7 @@ func (s *Search) applyClient(w *State, e event) (bool, error) {
 	case endArrives:
 		x := &w.Nodes[e.B].Exchanges[a]
 		x.Release = done
-		s.release(w, a, int(e.B), int(e.C), redisnode.Released, x.Refuses)
+		s.release(w, a, int(e.B), int(e.C), x.Refuses)
 	}
 	return was != w.Nodes, err
 }

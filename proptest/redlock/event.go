@@ -3,7 +3,6 @@ package redlock
 import (
 	"math/bits"
 
-	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
@@ -50,6 +49,7 @@ const (
 	spreadArrives
 	releaseArrives
 	breakArrives
+	breakChecked
 	lockExpires
 	renewalRound
 	restAsked
@@ -108,7 +108,7 @@ func (s *Search) nodeEvents(w *State, n uint8, yield func(event)) {
 		} else if s.Idle && at.Lock == 0 && at.Last != 0 {
 			yield(event{recordDropped, n, m, 0, 0})
 		}
-		if w.Left.Back > 0 && m != node.Current && s.mayLeadBack(&node.Servers[m]) {
+		if w.Left.Back > 0 && m != node.Current && s.mayLeadBack(node, m) {
 			yield(event{addressMovesBack, n, m, 0, 0})
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Search) keeperEvents(w *State, n, m uint8, yield func(event)) {
 	if l.changing() && member {
 		yield(event{nodeReports, n, m, 0, 0})
 	}
-	if at.Init.Join != 0 && s.renewed(w, int(n)) {
+	if at.Init.Join != 0 && s.renewed(at) {
 		yield(event{initArrives, n, m, 0, 0})
 	}
 	if allowed && member && (w.Left.Ranges > 0 || w.Nodes[n].Log.Version != 0 || s.Broken == JoinNonceTwice) {
@@ -184,7 +184,8 @@ func (s *Search) recoverEvents(w *State, n, m uint8, yield func(event)) {
 		s.Broken == JoinNonceTwice) {
 		yield(event{joinNode, n, m, 0, 0})
 	}
-	if at.Join != 0 && !assigned && w.Left.Ranges > 0 {
+	leads := m == w.Nodes[n].Current || !s.Leases // during its quarantine
+	if at.Join != 0 && !assigned && w.Left.Ranges > 0 && leads {
 		yield(event{rangeAssigned, n, m, 0, 0})
 	}
 	if assigned {
@@ -259,9 +260,14 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		s.run(w, op, int(e.A), to, under, w.Attempts[e.A].Token)
 		return was != *to, nil
 	case releaseArrives:
-		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Released, true), nil
+		return s.release(w, int(e.A), int(e.B), int(e.C), true), nil
 	case breakArrives:
-		return s.release(w, int(e.A), int(e.B), int(e.C), redisnode.Broken, true), nil
+		return s.breakAt(w, int(e.A), int(e.B), int(e.C), e.D), nil
+	case breakChecked:
+		x, current := &w.Nodes[e.B].Exchanges[e.A], w.Nodes[e.B].Current+1
+		changed := x.Checked != current
+		x.Checked = current
+		return changed, nil
 	case renewalRound:
 		return s.renewal(w, int(e.A), e.C, e.D)
 	case restAsked, grantSpread, attemptEnds, endArrives:
@@ -319,7 +325,7 @@ func (s *Search) applyNode(w *State, e event) (bool, error) {
 	case initSent:
 		return s.sendInit(w, n, m), nil
 	case initArrives:
-		return s.arriveInit(w, n, to), nil
+		return s.arriveInit(w, to), nil
 	case advanceArrives:
 		if e.C == 1 {
 			return s.advance(w, to, &w.Earlier), nil

@@ -67,7 +67,7 @@ func (s *Search) place(w *State, added topology) int {
 		}
 		used := false
 		for _, a := range w.Attempts {
-			used = used || a.Started && int(a.Topology) == i
+			used = used || a.Started && int(a.Topology) == i || int(a.Breaking) == i+1
 		}
 		if !used && (oldest < 0 || t.Version < w.Topologies[oldest].Version) {
 			oldest = i
@@ -78,6 +78,9 @@ func (s *Search) place(w *State, added topology) int {
 
 // join puts a fresh join nonce on a server that the leader is connected to.
 func (s *Search) join(w *State, to *server) bool {
+	if to.Join == 0 {
+		s.beginQuarantine(w, to)
+	}
 	s.load(to)
 	nonce := to.Joins + 1
 	if s.Broken == JoinNonceTwice {
@@ -140,7 +143,7 @@ func (s *Search) raiseCeiling(w *State, n, m int) bool {
 }
 
 // arriveInit makes a server a voter if it has the join nonce.
-func (s *Search) arriveInit(w *State, n int, to *server) bool {
+func (s *Search) arriveInit(w *State, to *server) bool {
 	s.load(to)
 	if s.Broken == InitWithoutJoin {
 		s.state.Join = joins[to.Init.Join]
@@ -154,8 +157,10 @@ func (s *Search) arriveInit(w *State, n int, to *server) bool {
 	if s.Broken == OtherLifeRefuses { // init also lowers the version
 		s.state.Version = r.Version
 	}
-	s.store(to) // a voter keeps the records of its locks
-	s.quarantined(w, n)
+	if to.Version == 0 {
+		s.quarantined(w, to)
+	}
+	s.store(to)                                                    // a voter keeps the records of its locks
 	to.Former = former{}                                           // init removes it
 	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
 		to.Init = call{}

@@ -3,6 +3,7 @@ package redlock
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/redisnode"
@@ -16,12 +17,8 @@ import (
 //   - a lease survives the restart of its nodes, one at a time (Bounds.Maintenance);
 //   - after a renewal on all nodes, a quorum of them tells any process the granted token.
 //
-// There is no time, except for two assumptions. A quarantine is as long as a lease, so a lease that was not
-// renewed between the loss of a node and its init is over for its holder. A break takes at most the timeout
-// of a node, which is shorter than a quarantine, so a node that is lost meanwhile has not confirmed it.
-//
-// Breaks are not searched together with addresses that move: a release does not compare versions, so a break may
-// end the lease on lives of one topology while its holder renews it on those of another.
+// There is no time, except for one assumption. A quarantine is as long as a lease, so a lease that was not renewed
+// between the first join of a server and its init is over for its holder.
 
 // leaseEvents are the events of a granted attempt. Its holder, and whoever breaks it, may know any topology.
 func (s *Search) leaseEvents(w *State, a uint8, yield func(event)) {
@@ -35,6 +32,7 @@ func (s *Search) leaseEvents(w *State, a uint8, yield func(event)) {
 				s.endEvents(w, a, n, m, yield)
 			}
 		}
+		s.breakEvents(w, a, n, yield)
 	}
 	if at.Outcome != quorum.Granted || at.Over {
 		return
@@ -51,55 +49,116 @@ func (s *Search) leaseEvents(w *State, a uint8, yield func(event)) {
 	}
 }
 
-// endEvents are the releases, breaks and expiries of an attempt on a server.
+// endEvents are the releases and expiries of an attempt on a server.
 func (s *Search) endEvents(w *State, a, n, m uint8, yield func(event)) {
-	at, to := &w.Attempts[a], &w.Nodes[n].Servers[m]
+	to := &w.Nodes[n].Servers[m]
 	kept := s.Maintenance && a == 0 // its holder renews in time, and does not release it
 	if to.Lock == a+1 && !to.Expired && !kept {
 		yield(event{lockExpires, n, m, 0, 0})
 	}
-	named := false
-	for _, l := range w.Nodes[n].Topologies {
-		named = named || l != 0 && l.server() == int(m)
-	}
-	if !named {
-		return
-	}
-	if !kept {
+	named := slices.ContainsFunc(w.Nodes[n].Topologies[:], func(l life) bool { return l != 0 && l.server() == int(m) })
+	if named && !kept {
 		yield(event{releaseArrives, a, n, m, 0})
-	}
-	if at.Outcome == quorum.Granted && (at.BrokenAt != 0 || w.Left.Breaks > 0) {
-		yield(event{breakArrives, a, n, m, 0})
 	}
 }
 
-// release executes a release or a break on a server, which refuses late copies of the attempt if refuse is set. An
-// attempt that was not granted has no token.
-func (s *Search) release(w *State, a, n, m int, cause string, refuse bool) bool {
+// breakEvents are the steps of a break with a node. Its caller sends it under one topology, and again when a quorum has
+// confirmed it, to the servers that the addresses then lead to.
+func (s *Search) breakEvents(w *State, a, n uint8, yield func(event)) {
+	at, to := &w.Attempts[a], &w.Nodes[n]
+	if at.Outcome != quorum.Granted || at.Broken {
+		return
+	}
+	for i, t := range w.Topologies {
+		if t.Version == 0 || at.Breaking != uint8(i)+1 && w.Left.Breaks == 0 {
+			continue
+		}
+		s.targets(to, uint8(i), func(m uint8) {
+			if !to.Servers[m].Gone {
+				yield(event{breakArrives, a, n, m, uint8(i)})
+			}
+		})
+	}
+	if at.Round == 2 {
+		yield(event{breakChecked, a, n, 0, 0})
+	}
+}
+
+// breakAt executes a break on a server, and counts its answer.
+func (s *Search) breakAt(w *State, a, n, m int, under uint8) bool {
 	at, was := &w.Attempts[a], *w
-	end := redisnode.End{Nonce: nonces[a+1], Cause: cause, Wake: redisnode.WakeNone, Refuse: refuse}
+	if at.Breaking != under+1 {
+		at.Breaking = under + 1
+		w.Left.Breaks--
+		s.round(w, a, 1)
+		if s.Broken == BreakInOneRound {
+			at.Round = 2
+		}
+	}
+	end := redisnode.End{Nonce: nonces[a+1], Token: large(at.Token), Cause: redisnode.Broken, Wake: redisnode.WakeNone,
+		Refuse: true, Version: uint64(w.Topologies[under].Version), Fleet: fleetNames[w.Topologies[under].Fleet]}
+	switch reason := s.execute(&w.Nodes[n].Servers[m], uint8(a), end); {
+	case reason == redisnode.Accepted:
+	case reason == redisnode.Empty && s.Broken == BreakWithoutVotes:
+	default:
+		return *w != was
+	}
+	x := &w.Nodes[n].Exchanges[a]
+	if at.Round == 2 && x.Checked != uint8(m)+1 && s.Broken != BreakWithoutCheck { // a late copy
+		return *w != was
+	}
+	x.Confirmed = true
+	confirmed := 0
+	for i := range s.Nodes {
+		if w.Nodes[i].Exchanges[a].Confirmed {
+			confirmed++
+		}
+	}
+	switch {
+	case confirmed < quorum.Size(s.Nodes):
+	case at.Round == 1:
+		s.round(w, a, 2)
+	default:
+		s.round(w, a, 0)
+		at.Broken, at.Breaking = true, 0
+	}
+	return *w != was
+}
+
+// round begins a round of a break.
+func (s *Search) round(w *State, a int, round uint8) {
+	w.Attempts[a].Round = round
+	for n := range s.Nodes {
+		x := &w.Nodes[n].Exchanges[a]
+		x.Confirmed, x.Checked = false, 0
+	}
+}
+
+// release executes a release on a server, which refuses late copies of the attempt if refuse is set. An
+// attempt that was not granted has no token.
+func (s *Search) release(w *State, a, n, m int, refuse bool) bool {
+	at, was := &w.Attempts[a], *w
+	end := redisnode.End{Nonce: nonces[a+1], Cause: redisnode.Released, Wake: redisnode.WakeNone, Refuse: refuse}
 	if at.Outcome == quorum.Granted {
 		end.Token = large(at.Token)
 	}
-	if cause == redisnode.Broken {
-		if at.BrokenAt == 0 {
-			w.Left.Breaks--
-		}
-		at.BrokenAt |= 1 << n
-	} else {
-		at.Over = true // the holder does not renew it any more
-	}
-	to := &w.Nodes[n].Servers[m]
-	if s.Broken == EndingsWhereHeld && to.Lock != uint8(a)+1 {
-		return *w != was
-	}
+	at.Over = true // the holder does not renew it any more
+	s.execute(&w.Nodes[n].Servers[m], uint8(a), end)
+	return *w != was
+}
+
+// execute executes a release or a break on a server.
+func (s *Search) execute(to *server, a uint8, end redisnode.End) redisnode.Reason {
+	holds := to.Lock == a+1
 	s.load(to)
-	redisnode.Release(0, s.locks, end)
+	_, reply := s.state.Release(0, s.locks, end)
 	if s.Broken == EndingsByName {
 		s.record.Ended = fencing.None
 	}
-	s.store(to)
-	return *w != was
+	if s.Broken != EndingsWhereHeld || holds {
+		s.store(to)
+	}
+	return reply.Reason
 }
 
 // renewal is a renewal on the nodes in mask, under a topology, of which quorum.Renewal decides. The others fail.
@@ -132,10 +191,14 @@ func (s *Search) renewal(w *State, a int, mask, under uint8) (bool, error) {
 	}
 	switch answers.Outcome() {
 	case quorum.RenewalExtended:
-		if bits.OnesCount8(at.BrokenAt) >= quorum.Size(s.Nodes) {
+		if at.Broken {
 			return true, Violation("a broken lease is renewed")
 		}
-		at.Stale = 0
+		for n := range s.Nodes {
+			for m := range w.Nodes[n].Count {
+				w.Nodes[n].Servers[m].Stale &^= 1 << a
+			}
+		}
 	case quorum.RenewalLost:
 		at.Over = true
 	}
@@ -178,32 +241,25 @@ func (s *Search) mayLose(w *State) bool {
 	return true
 }
 
-// renewed reports whether the quarantine of a node may end now. In a maintenance the first attempt is
+// renewed reports whether the quarantine of a server may end now. In a maintenance the first attempt is
 // renewed meanwhile.
-func (s *Search) renewed(w *State, n int) bool {
-	return !s.Maintenance || w.Attempts[0].Stale>>n&1 == 0
-}
+func (s *Search) renewed(to *server) bool { return !s.Maintenance || to.Stale&1 == 0 }
 
-// quarantined ends the leases that were not renewed since a node was lost, when the node votes again.
-func (s *Search) quarantined(w *State, n int) {
+// quarantined ends the leases that were not renewed during the quarantine of a server.
+func (s *Search) quarantined(w *State, to *server) {
 	for a := range w.Attempts[:s.Attempts] {
-		if at := &w.Attempts[a]; s.Leases && at.Stale>>n&1 == 1 && s.Broken != VoteWithoutQuarantine {
-			at.Over = true
+		if to.Stale>>a&1 == 1 && s.Broken != VoteWithoutQuarantine {
+			w.Attempts[a].Over = true
 		}
 	}
+	to.Stale = 0
 }
 
-// stale notes the leases that must be renewed before a lost node votes again. Breaks in progress lose its
-// confirmation.
-func (s *Search) stale(w *State, n int) {
+// beginQuarantine notes the leases that must be renewed before a server votes.
+func (s *Search) beginQuarantine(w *State, to *server) {
 	for a := range w.Attempts[:s.Attempts] {
-		at := &w.Attempts[a]
-		if !s.Leases || at.Outcome != quorum.Granted {
-			continue
-		}
-		at.Stale |= 1 << n
-		if bits.OnesCount8(at.BrokenAt) < quorum.Size(s.Nodes) {
-			at.BrokenAt &^= 1 << n
+		if s.Leases && to.Version == 0 && w.Attempts[a].Outcome == quorum.Granted {
+			to.Stale |= 1 << a
 		}
 	}
 }

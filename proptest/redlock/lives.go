@@ -14,7 +14,6 @@ const (
 // replace moves an address to a new server. The old one keeps its state, and any process
 // may keep its connections to it.
 func (s *Search) replace(w *State, n int) {
-	s.stale(w, n)
 	at := &w.Nodes[n]
 	was, former := *at.current(), at.Current+1
 	is := at.begin()
@@ -25,15 +24,23 @@ func (s *Search) replace(w *State, n int) {
 }
 
 // mayLeadBack reports whether an address may lead back to a server that it left. If time has dropped all connections
-// to a server that votes, it may not: another one may have taken its place. This is an assumption of the protocol.
-func (s *Search) mayLeadBack(to *server) bool {
+// to a server that votes, it may not: another one may have taken its place. For the end of leases, it may not once the
+// quarantine of another server has passed, and the log has named that one. These are assumptions of the protocol.
+func (s *Search) mayLeadBack(n *node, m uint8) bool {
+	to := &n.Servers[m]
+	if s.Leases && !s.Standalone && n.Log.Life.server() != int(m) && s.Broken != BackAfterQuarantine {
+		return false
+	}
 	return !to.Gone || s.Broken == BackAfterTime || s.Standalone && to.Version == 0
 }
 
 // moveBack moves an address back to a server that it left. Nobody looked at the server meanwhile, so its quarantine
-// starts again.
+// starts again, and so does that of the server that the address leaves.
 func (s *Search) moveBack(w *State, n int, m uint8) {
 	at := &w.Nodes[n]
+	for i := range at.Count {
+		s.beginQuarantine(w, &at.Servers[i])
+	}
 	at.Current, at.Servers[m].Gone = m, false
 	if s.Broken != QuarantineFromFirstJoin {
 		at.current().restartQuarantine()

@@ -168,7 +168,6 @@ func (d data) report(initialised uint8) *recovery.State {
 // lose restarts the server that an address leads to. Without a service, no process refers
 // to the lives of a server, so the new one takes its place.
 func (s *Search) lose(w *State, n int, kept evidence) {
-	s.stale(w, n)
 	at := &w.Nodes[n]
 	was, is, former := *at.current(), at.current(), uint8(0)
 	if s.Standalone {

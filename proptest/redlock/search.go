@@ -176,14 +176,14 @@ func (s *Search) sort(w *State) {
 	for i := 1; i < s.Nodes; i++ {
 		for j := i; j > 0 && s.classes[j] == s.classes[j-1] && bytes.Compare(raw(&w.Nodes[j]), raw(&w.Nodes[j-1])) < 0; j-- {
 			w.Nodes[j], w.Nodes[j-1] = w.Nodes[j-1], w.Nodes[j]
-			if s.Standalone || s.Leases {
+			if s.Standalone {
 				w.swapMasks(j, s.Nodes)
 			}
 		}
 	}
 }
 
-// swapMasks swaps nodes j and j-1 in the bit masks of all nodes and attempts.
+// swapMasks swaps nodes j and j-1 in the bit masks of all nodes.
 func (w *State) swapMasks(j, nodes int) {
 	swap := func(mask uint8) uint8 { return mask&^(3<<(j-1)) | mask>>j&1<<(j-1) | mask>>(j-1)&1<<j }
 	for n := range nodes {
@@ -191,10 +191,6 @@ func (w *State) swapMasks(j, nodes int) {
 			at := &w.Nodes[n].Servers[m]
 			at.Reporters, at.Reservers = swap(at.Reporters), swap(at.Reservers)
 		}
-	}
-	for a := range w.Attempts {
-		at := &w.Attempts[a]
-		at.BrokenAt, at.Stale = swap(at.BrokenAt), swap(at.Stale)
 	}
 }
 
@@ -212,6 +208,7 @@ func (w *State) rotate(attempts, nodes int) {
 			if at.Released != 0 {
 				at.Released = at.Released%uint8(attempts) + 1
 			}
+			at.Stale = at.Stale<<1&(1<<attempts-1) | at.Stale>>(attempts-1)
 		}
 	}
 }

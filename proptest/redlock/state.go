@@ -73,6 +73,10 @@ type exchange struct {
 	Informed bool // the node was told the granted token
 	Release  message
 	Refuses  bool // the release refuses late copies
+
+	// Of a break, with Bounds.Leases.
+	Confirmed bool  // the node confirmed it in its present round
+	Checked   uint8 // server + 1 that the address led to in the second round
 }
 
 // server is one run of a Redis server and the messages to it. Version 0 is an empty server.
@@ -88,6 +92,7 @@ type server struct {
 	Join        uint8 // the join nonce on it
 	Joins       uint8 // the number of nonces that were put on it
 	Gone        bool  // the server has stopped, or no process is connected to it any longer
+	Stale       uint8 // attempts whose lease was not renewed since the quarantine of the server began, one bit each
 
 	Init       call  // in flight; its Join is 0 if there is none
 	Reached    bool  // it reported that it reached the log's goal
@@ -179,8 +184,9 @@ type attempt struct {
 	Over     bool  // its holder does not renew it any more
 	Spread   bool  // as in quorum.Attempt
 	Ended    bool
-	BrokenAt uint8 // nodes that executed its break
-	Stale    uint8 // nodes that were lost since it was renewed last
+	Breaking uint8 // topology + 1 of its break
+	Round    uint8 // of the break: 1 or 2
+	Broken   bool  // a quorum confirmed both rounds
 }
 
 // mode is the mode of the lock.

@@ -132,13 +132,28 @@ type Release struct {
 	Late bool
 	// Token is the granted token, None if the attempt was not granted.
 	Token fencing.Token
+	// Version and Fleet are those of the caller. A node confirms a break only if it votes under them.
+	Version uint64
+	Fleet   string
 }
 
 // Request returns the call of the script.
 func (r *Release) Request() *redisconn.Request {
-	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake),
-		flag(r.Late), r.Token.String())
+	args := []string{r.Name, string(r.Cause), r.Channel, string(r.Wake), flag(r.Late), r.Token.String()}
+	if r.Cause == Broken {
+		args = append(args, strconv.FormatUint(r.Version, 10), r.Fleet)
+	}
+	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), args...)
 }
 
-// Woken reports whether a reply to a release says that a process was woken.
-func Woken(got redisconn.Reply) bool { return got.Err == nil && got.Int > 0 }
+// Confirmed returns whether a process was woken, from the reply to a Release. The error is why the node does not
+// confirm that the attempt has ended.
+func Confirmed(got redisconn.Reply) (woken bool, err error) {
+	switch {
+	case got.Err != nil:
+		return false, got.Err
+	case got.Words != nil:
+		return false, refusalOf(got)
+	}
+	return got.Int > 0, nil
+}

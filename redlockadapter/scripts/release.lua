@@ -6,8 +6,10 @@
 --         "any" for the longest waiter, "none",
 --       5 "1" to refuse a copy of this attempt's acquire or renew that arrives later, over
 --         another connection,
---       6 the granted token, 0 if the attempt was not granted
--- Reply the number of processes that were woken
+--       6 the granted token, 0 if the attempt was not granted,
+--       7 version and 8 fleet of a break; missing otherwise
+-- Reply the number of processes that were woken, or why this node does not confirm a break, which it has recorded:
+--       {empty}, {format, FORMAT}, {fleet, FLEET}, {version, VERSION}
 --
 -- The token stays in the record: the next acquire must exceed it. Endings are in the order of tokens: no
 -- lease whose token is at or below the largest one that ended is ever renewed, whatever arrives late.
@@ -34,4 +36,12 @@ for i = 1, #KEYS do
     end
   end
 end
+if ARGV[2] ~= 'broken' then return woken end
+-- A quorum of the nodes that vote under this version, and under no newer one, refuses every renewal.
+local state = string.gsub(KEYS[1], ':lock:.*', ':node', 1)
+local format, version, fleet = unpack(redis.call('HMGET', state, 'format', 'version', 'fleet'))
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
+if fleet ~= ARGV[8] then return {'fleet', fleet} end
+if tonumber(version) > tonumber(ARGV[7]) then return {'version', version} end
 return woken
