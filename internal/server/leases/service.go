@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
@@ -124,8 +125,14 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	if !fencing.Token(r.Token).Valid() {
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
+	uncertain := false // an earlier call may have broken the lease
 	return &pb.BreakResponse{}, s.router.Ask(ctx, func() error {
-		return s.breakLease(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+		err := s.breakLease(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+		if uncertain && clientcore.Matches(err, engine.ErrNotHeld) {
+			return nil
+		}
+		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
+		return err
 	})
 }
 
