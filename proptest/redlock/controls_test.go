@@ -288,6 +288,8 @@ var controls = []Bounds{
 		Ceiling: 4, Losses: 1, Ranges: 1, Breaks: 1, Leases: true},
 	{Name: "a break is confirmed by a server that has lost its address", Prefix: leased, Broken: BreakWithoutCheck,
 		Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 4, Replaced: 1, Ranges: 1, Breaks: 1, Leases: true},
+	{Name: "standalone, a break is confirmed by a server that has lost its address", Prefix: leased,
+		Broken: BreakWithoutCheck, Nodes: 3, Attempts: 1, Standalone: true, Replaced: 1, Breaks: 1, Leases: true},
 	{Name: "an address leads back to a voter after the quarantine of another server", Prefix: leased,
 		Broken: BackAfterQuarantine, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 4, Replaced: 1, Back: 1, Ranges: 1,
 		Breaks: 1, Leases: true},

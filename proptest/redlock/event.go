@@ -60,7 +60,7 @@ const (
 
 // event is one step. Of an attempt: A is the attempt, B the node, C its server, D a
 // topology. Of the start of an attempt: B is a mask of nodes, C a topology. Of a node: A is the node, B its
-// server, C and D parameters. Of a renewal: C is a mask of nodes.
+// server, C and D parameters. Of a renewal: B and C are masks of nodes.
 type event struct {
 	Kind       kind
 	A, B, C, D uint8
@@ -269,7 +269,7 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		x.Checked = current
 		return changed, nil
 	case renewalRound:
-		return s.renewal(w, int(e.A), e.C, e.D)
+		return s.renewal(w, int(e.A), e.B, e.C, e.D)
 	case restAsked, grantSpread, attemptEnds, endArrives:
 		return s.applyClient(w, e)
 	}
@@ -285,9 +285,9 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 func (s *Search) applyStandalone(w *State, e event) (changed, ok bool) {
 	switch to := &w.Nodes[e.A].Servers[e.B]; e.Kind {
 	case joinNode:
-		s.joinStandalone(to)
+		s.joinStandalone(w, to)
 	case initArrives:
-		s.initStandalone(to)
+		s.initStandalone(w, to)
 	case reportTo:
 		return s.reportTo(w, to, int(e.C), int(e.D)), true
 	case reserveAt:

@@ -42,11 +42,36 @@ func (s *Search) leaseEvents(w *State, a uint8, yield func(event)) {
 			continue
 		}
 		for i, t := range w.Topologies {
-			if t.Version != 0 {
-				yield(event{renewalRound, a, 0, mask, uint8(i)})
+			if t.Version == 0 {
+				continue
+			}
+			for old := range mask + 1 {
+				if old&^mask == 0 && (old == 0 || s.Standalone && w.haveOld(old)) {
+					yield(event{renewalRound, a, old, mask, uint8(i)})
+				}
 			}
 		}
 	}
+}
+
+// haveOld reports whether processes still have connections to former servers of all these nodes.
+func (w *State) haveOld(nodes uint8) bool {
+	for n := range w.Nodes {
+		if nodes>>n&1 == 1 && w.Nodes[n].old() < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// old returns the latest server that the address has left and processes still have connections to, or -1.
+func (n *node) old() int {
+	for m := int(n.Count) - 1; m >= 0; m-- {
+		if m != int(n.Current) && !n.Servers[m].Gone {
+			return m
+		}
+	}
+	return -1
 }
 
 // endEvents are the releases and expiries of an attempt on a server.
@@ -56,7 +81,8 @@ func (s *Search) endEvents(w *State, a, n, m uint8, yield func(event)) {
 	if to.Lock == a+1 && !to.Expired && !kept {
 		yield(event{lockExpires, n, m, 0, 0})
 	}
-	named := slices.ContainsFunc(w.Nodes[n].Topologies[:], func(l life) bool { return l != 0 && l.server() == int(m) })
+	isTo := func(l life) bool { return l != 0 && l.server() == int(m) }
+	named := s.Standalone || slices.ContainsFunc(w.Nodes[n].Topologies[:], isTo)
 	if named && !kept {
 		yield(event{releaseArrives, a, n, m, 0})
 	}
@@ -162,7 +188,8 @@ func (s *Search) execute(to *server, a uint8, end redisnode.End) redisnode.Reaso
 }
 
 // renewal is a renewal on the nodes in mask, under a topology, of which quorum.Renewal decides. The others fail.
-func (s *Search) renewal(w *State, a int, mask, under uint8) (bool, error) {
+// Without a service it goes to the servers that the addresses lead to, and to former servers of the nodes in old.
+func (s *Search) renewal(w *State, a int, old, mask, under uint8) (bool, error) {
 	at, was := &w.Attempts[a], *w
 	answers := quorum.Renewal{Nodes: s.Nodes, Failed: s.Nodes - bits.OnesCount8(mask)}
 	for n := range s.Nodes {
@@ -170,11 +197,16 @@ func (s *Search) renewal(w *State, a int, mask, under uint8) (bool, error) {
 		if mask>>n&1 == 0 {
 			continue
 		}
-		if named == 0 { // no life votes
+		to := &w.Nodes[n].Servers[named.server()]
+		switch {
+		case s.Standalone && old>>n&1 == 1:
+			to = &w.Nodes[n].Servers[w.Nodes[n].old()]
+		case s.Standalone:
+			to = w.Nodes[n].current()
+		case named == 0: // no life votes
 			answers.Failed++
 			continue
 		}
-		to := &w.Nodes[n].Servers[named.server()]
 		other := to.Lock != 0 && to.Lock != uint8(a)+1
 		state, _ := s.run(w, renew, a, to, w.Topologies[under], at.Token)
 		switch lost := s.reply.Reason == redisnode.Taken || s.reply.Reason == redisnode.Ended; {
@@ -202,7 +234,7 @@ func (s *Search) renewal(w *State, a int, mask, under uint8) (bool, error) {
 	case quorum.RenewalLost:
 		at.Over = true
 	}
-	if answers.Extended == s.Nodes {
+	if answers.Extended == s.Nodes && !s.Standalone {
 		if err := s.found(w, a, under); err != nil {
 			return true, err
 		}

@@ -51,7 +51,8 @@ func (s *Search) floorEvents(w *State, n, m uint8, yield func(event)) {
 }
 
 // joinStandalone puts a join nonce on an empty server, without a log.
-func (s *Search) joinStandalone(to *server) {
+func (s *Search) joinStandalone(w *State, to *server) {
+	s.beginQuarantine(w, to)
 	to.Join = 1
 	to.restartQuarantine()
 }
@@ -122,7 +123,8 @@ func (s *Search) ready(to *server) bool {
 }
 
 // initStandalone makes a server a voter, without a log.
-func (s *Search) initStandalone(to *server) {
+func (s *Search) initStandalone(w *State, to *server) {
+	s.quarantined(w, to)
 	s.load(to)
 	s.state.Init(0, &redisnode.Range{Join: joins[1], Version: 1, Fleet: fleetNames[1], Floor: large(to.Target),
 		Ceiling: large(most), Reserved: large(to.Former.Floor)})

@@ -67,14 +67,14 @@ var texts = [...]string{
 	grantSpread:             "{a} sends its grant to the remaining nodes",
 	attemptEnds:             "{a} ends",
 	endArrives:              "the release of {a} arrives at node {B}, server {C}",
-	renewalRound:            "{a} renews under topology {D} on the nodes {mask}",
+	renewalRound:            "{a} renews under topology {D} on the nodes {mask}, at the former servers of {old}",
 }
 
 // describe formats an event and its effects.
 func (s *Search) describe(e event, was, is *State) string {
 	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B), "{C}",
 		fmt.Sprint(e.C),
-		"{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C)).Replace(texts[e.Kind])
+		"{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C), "{old}", fmt.Sprintf("%05b", e.B)).Replace(texts[e.Kind])
 	if l := is.Log; l != was.Log {
 		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(),
 			name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
