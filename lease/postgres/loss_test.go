@@ -20,10 +20,12 @@ import (
 	"github.com/leased-project/leased/lease/postgres"
 )
 
-// cutConn is a connection that ends when left reads and writes of all connections are over.
+// cutConn is a connection that ends when left reads and writes of all connections are over. If late, a read that ends
+// it waits until the answer is there.
 type cutConn struct {
 	net.Conn
 	left *atomic.Int64
+	late bool
 }
 
 func (c cutConn) cut() bool {
@@ -34,11 +36,17 @@ func (c cutConn) cut() bool {
 	return true
 }
 
-func (c cutConn) Read(b []byte) (int, error) {
+func (c cutConn) Read(b []byte) (n int, err error) {
+	if c.late {
+		n, err = c.Conn.Read(b)
+	}
 	if c.cut() {
 		return 0, io.ErrUnexpectedEOF
 	}
-	return c.Conn.Read(b)
+	if !c.late {
+		n, err = c.Conn.Read(b)
+	}
+	return n, err
 }
 
 func (c cutConn) Write(b []byte) (int, error) {
@@ -48,17 +56,24 @@ func (c cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// The connection is lost at every message of a lease, from the first one to the last one. Calls
-// that are repeated succeed, and an attempt has one token.
+// The connection is lost at every message of a lease, from the first one to the last one, before or after the database
+// has answered. Calls that are repeated succeed, and an attempt has one token.
 func TestConnectionLostAtEveryMessage(t *testing.T) {
 	t.Parallel()
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("late=", late), func(t *testing.T) { loseConnections(t, late) })
+	}
+}
+
+func loseConnections(t *testing.T, late bool) {
+	t.Helper()
 	ctx := testserver.Context(t)
 	whole := database(t, shared.Get(t).DSN)
 	var left atomic.Int64
 	config := whole.Config()
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return cutConn{conn, &left}, err
+		return cutConn{conn, &left, late}, err
 	}
 	repeat := func(call func() error) {
 		t.Helper()
