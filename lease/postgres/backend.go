@@ -57,8 +57,8 @@ func (b *Backend) Open(_ context.Context, config engine.SessionConfig) (engine.S
 }
 
 // partyColumns are the columns of leased_inspect that party reads.
-const partyColumns = "i.token, i.attempt, i.owner::text, i.holder, " +
-	"CASE jsonb_typeof(i.metadata) WHEN 'object' THEN i.metadata END, i.since, i.remaining"
+const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.holder, ''), " +
+	"CASE jsonb_typeof(i.metadata) WHEN 'object' THEN i.metadata END, i.since, coalesce(i.remaining, '0')"
 
 // Inspect returns the holder and the waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
@@ -87,35 +87,20 @@ func add(status *engine.Status, p engine.Party) {
 }
 
 // party reads a row of leased_inspect, and the columns that follow.
-func party(row pgx.CollectableRow, others ...any) (engine.Party, error) {
+func party(row pgx.CollectableRow, others ...any) (p engine.Party, err error) {
 	var (
-		p               engine.Party
-		token           int64
-		attempt, holder *string
-		metadata        map[string]any // callers of the functions may use any value
-		remaining       *time.Duration
+		attempt  string
+		metadata map[string]any // callers of the functions may use any value
 	)
-	if err := row.Scan(append([]any{&token, &attempt, &p.User, &holder, &metadata, &p.Since, &remaining},
-		others...)...); err != nil {
-		return p, err
-	}
-	p.Token = fencing.Token(token)
-	if holder != nil {
-		p.Holder = *holder
-	}
+	err = row.Scan(append([]any{&p.Token, &attempt, &p.User, &p.Holder, &metadata, &p.Since, &p.TTL}, others...)...)
 	for key, value := range metadata {
 		if p.Metadata == nil {
 			p.Metadata = map[string]string{}
 		}
 		p.Metadata[key] = fmt.Sprint(value)
 	}
-	if remaining != nil {
-		p.TTL = *remaining
-	}
-	if attempt != nil {
-		p.Session, p.Nonce = parseAttempt(*attempt)
-	}
-	return p, nil
+	p.Session, p.Nonce = parseAttempt(attempt)
+	return p, err
 }
 
 // watchPause is the time between two looks at a watched lock.

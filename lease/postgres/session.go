@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -174,39 +175,24 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 // renewEach renews leases one by one, several at a time. It fails if none could be renewed.
 func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map[string]string,
 	held []engine.Held) (extended []engine.Nonce, err error) {
-	var mu sync.Mutex
-	err = each(held, batchesAtOnce, func(h engine.Held) error {
-		nonces, err := s.renew(ctx, ttl, metadata, h)
-		mu.Lock()
-		defer mu.Unlock()
-		extended = append(extended, nonces...)
-		return err
-	})
-	if len(extended) > 0 {
+	var (
+		mu    sync.Mutex
+		group errgroup.Group
+	)
+	group.SetLimit(batchesAtOnce)
+	for _, h := range held {
+		group.Go(func() error {
+			nonces, err := s.renew(ctx, ttl, metadata, h)
+			mu.Lock()
+			defer mu.Unlock()
+			extended = append(extended, nonces...)
+			return err
+		})
+	}
+	if err = group.Wait(); len(extended) > 0 {
 		return extended, nil
 	}
 	return nil, err
-}
-
-// each calls do for leases, at most limit at a time. It returns one of the errors.
-func each(held []engine.Held, limit int, do func(h engine.Held) error) error {
-	var wg sync.WaitGroup
-	running, failed := make(chan struct{}, limit), make(chan error, 1)
-	for _, h := range held {
-		running <- struct{}{}
-		wg.Go(func() {
-			if err := do(h); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-			<-running
-		})
-	}
-	wg.Wait()
-	close(failed)
-	return <-failed
 }
 
 // extend calls the database, and returns the number of locks that were extended for each attempt.
@@ -245,5 +231,10 @@ func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 
 // Close releases leases.
 func (s *session) Close(ctx context.Context, held ...engine.Held) error {
-	return each(held, 4*batchLimit, func(h engine.Held) error { return s.Release(ctx, h) })
+	var group errgroup.Group
+	group.SetLimit(batchesAtOnce * batchLimit)
+	for _, h := range held {
+		group.Go(func() error { return s.Release(ctx, h) })
+	}
+	return group.Wait()
 }
