@@ -63,10 +63,8 @@ const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.hold
 // Inspect returns the holder and the waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	status := engine.Status{Resource: resource, Mode: engine.Correctness}
-	rows, err := b.pool.Query(ctx, "SELECT "+partyColumns+" FROM leased_inspect($1) i", string(resource))
-	if err != nil {
-		return status, failure(ctx, "inspect", resource, err)
-	}
+	// The rows have the error of the query, too.
+	rows, _ := b.pool.Query(ctx, "SELECT "+partyColumns+" FROM leased_inspect($1) i", string(resource))
 	parties, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.Party, error) { return party(row) })
 	if err != nil {
 		return status, failure(ctx, "inspect", resource, err)

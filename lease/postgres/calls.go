@@ -40,7 +40,7 @@ type acquisition struct {
 // answer is the answer of the database. A release uses only err.
 type answer struct {
 	Attempt   string
-	Token     *int64
+	Token     *fencing.Token
 	Remaining *time.Duration
 	HeldBy    *string
 	err       error
@@ -279,17 +279,14 @@ func refused(err error) bool {
 // acquire makes acquires in one transaction.
 func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer, error) {
 	channel, _ := b.listener.channel()
-	rows, err := b.pool.Query(ctx, acquireLocks, column(calls, nameOf),
+	rows, _ := b.pool.Query(ctx, acquireLocks, column(calls, nameOf),
 		column(calls, func(c *call) string { return c.acquire.holder }),
 		column(calls, func(c *call) time.Duration { return c.acquire.ttl }), column(calls, attemptOf),
 		column(calls, func(c *call) *string { return c.acquire.metadata }),
 		column(calls, func(c *call) *time.Duration { return c.acquire.wait }), channel)
-	if err != nil {
-		return nil, err
-	}
 	var a answer
 	answers := map[string]answer{}
-	_, err = pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &a.Remaining, &a.HeldBy, nil}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &a.Remaining, &a.HeldBy, nil}, func() error {
 		answers[a.Attempt] = a
 		return nil
 	})
@@ -300,19 +297,17 @@ func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer
 func (b *Backend) release(ctx context.Context, calls []*call) (map[string]answer, error) {
 	channel, _ := b.listener.channel()
 	sent := releaseClock.Now()
-	rows, err := b.pool.Query(ctx, releaseLocks, column(calls, nameOf), column(calls, attemptOf),
+	rows, _ := b.pool.Query(ctx, releaseLocks, column(calls, nameOf), column(calls, attemptOf),
 		column(calls, func(c *call) bool { return c.remember }), channel)
 	granted := map[string]fencing.Token{}
-	if err == nil {
-		var (
-			attempt string
-			token   int64
-		)
-		_, err = pgx.ForEachRow(rows, []any{&attempt, &token, nil}, func() error {
-			granted[attempt] = fencing.Token(token)
-			return nil
-		})
-	}
+	var (
+		attempt string
+		token   fencing.Token
+	)
+	_, err := pgx.ForEachRow(rows, []any{&attempt, &token, nil}, func() error {
+		granted[attempt] = token
+		return nil
+	})
 	switch {
 	case refused(err): // also after it has reported grants
 		clear(granted)
@@ -334,7 +329,7 @@ func (a answer) grant(resource fencing.Resource, sent engine.Instant, ttl time.D
 		return engine.Grant{}, -1, a.err
 	case a.Token != nil:
 		// A repeated attempt may have been granted earlier: the lease lasts for what remains.
-		return engine.Grant{Token: fencing.Token(*a.Token), Mode: engine.Correctness, Sent: sent.Add(*a.Remaining - ttl),
+		return engine.Grant{Token: *a.Token, Mode: engine.Correctness, Sent: sent.Add(*a.Remaining - ttl),
 			Name: a.Attempt}, 0, nil
 	case a.Remaining != nil:
 		return engine.Grant{}, *a.Remaining, fmt.Errorf("acquire %q: %w by %q", string(resource), engine.ErrHeld, *a.HeldBy)

@@ -16,25 +16,18 @@ import (
 // List returns the held locks whose names begin with prefix and come after a given name, sorted
 // by name, with their waiters. It returns up to 1,000 locks, and none after the last one.
 func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource) (page []engine.Status, err error) {
-	rows, err := b.pool.Query(ctx, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
+	rows, _ := b.pool.Query(ctx, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
 		"leased_inspect(l.resource) WITH ORDINALITY i "+
 		"ORDER BY l.resource COLLATE \"C\", ordinality", prefix, string(after))
-	if err != nil {
-		return nil, failure(ctx, "list", fencing.Resource(prefix), err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		p, err := party(rows, &name)
-		if err != nil {
-			return nil, failure(ctx, "list", fencing.Resource(prefix), err)
-		}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (name string, err error) {
+		p, err := party(row, &name)
 		if len(page) == 0 || string(page[len(page)-1].Resource) != name {
 			page = append(page, engine.Status{Resource: fencing.Resource(name), Mode: engine.Correctness})
 		}
 		add(&page[len(page)-1], p)
-	}
-	if err := rows.Err(); err != nil {
+		return name, err
+	})
+	if err != nil {
 		return nil, failure(ctx, "list", fencing.Resource(prefix), err)
 	}
 	return page, nil
@@ -89,22 +82,21 @@ func notHeld(call string, resource fencing.Resource, token fencing.Token) error 
 
 // Raise makes all later tokens larger than floor, and returns the largest token until now.
 func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.Token, err error) {
-	var raised int64
-	if err := b.pool.QueryRow(ctx, "SELECT leased_raise($1)", int64(floor)).Scan(&raised); err != nil {
+	if err := b.pool.QueryRow(ctx, "SELECT leased_raise($1)", floor).Scan(&last); err != nil {
 		return fencing.None, failure(ctx, "raise the tokens", "", err)
 	}
-	return fencing.Token(raised), nil
+	return last, nil
 }
 
 // CloseLock takes a free lock permanently, because another lock service grants it from now on. It
 // returns a token above all tokens of the lock. Break opens the lock again.
 func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	var token *int64
+	var token *fencing.Token
 	if err := b.pool.QueryRow(ctx, "SELECT leased_close($1)", string(resource)).Scan(&token); err != nil {
 		return fencing.None, failure(ctx, "close", resource, err)
 	}
 	if token == nil {
 		return fencing.None, fmt.Errorf("close %q: %w", string(resource), engine.ErrHeld)
 	}
-	return fencing.Token(*token), nil
+	return *token, nil
 }

@@ -205,10 +205,7 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 			attempts = append(attempts, h.Name)
 		}
 	}
-	rows, err := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, metadata)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, metadata)
 	locks = map[string]int{}
 	var (
 		attempt string
