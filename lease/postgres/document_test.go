@@ -39,7 +39,8 @@ func TestDocument(t *testing.T) {
 			cmd = exec.CommandContext(testserver.Context(t), "psql", "-v", "ON_ERROR_STOP=1", server.DSN)
 			cmd.Stdin = strings.NewReader(code)
 		case "python":
-			cmd = exec.CommandContext(testserver.Context(t), "/usr/bin/python3", write(t, "example.py", code), server.DSN)
+			cmd = exec.CommandContext(testserver.Context(t), "/usr/bin/python3", write(t, "example.py", code),
+				strings.Replace(server.DSN, "postgres:", "postgresql:", 1)) // SQLAlchemy knows only this name
 		case "javascript":
 			cmd = exec.CommandContext(testserver.Context(t), "node", write(t, "example.js", code), server.DSN)
 			cmd.Env = append(os.Environ(), "NODE_PATH="+nodePostgres(t))
@@ -58,12 +59,12 @@ func TestDocument(t *testing.T) {
 		}
 		ran[language]++
 	}
-	require.Equal(t, map[string]int{"sql": 9, "python": 1, "javascript": 1, "java": 2}, ran)
+	require.Equal(t, map[string]int{"sql": 9, "python": 3, "javascript": 1, "java": 2}, ran)
 	check := connect(t, server.DSN)
 	var balance, rows int
 	require.NoError(t, check.QueryRow(testserver.Context(t), "SELECT sum(balance), count(*) FROM accounts").Scan(&balance,
 		&rows))
-	require.Equal(t, []int{110, 3}, []int{balance, rows})
+	require.Equal(t, []int{150, 5}, []int{balance, rows})
 	require.ErrorContains(t, check.QueryRow(testserver.Context(t), "SELECT leased_fence('account/7', 1)").Scan(nil),
 		"LF001")
 }
