@@ -335,6 +335,25 @@ func TestSnapshotsDoNotGrantTwice(t *testing.T) {
 	}
 }
 
+// Transactions at SERIALIZABLE that use different locks do not depend on each other, though PostgreSQL would read a
+// small table as a whole.
+func TestSerializableLocksAreIndependent(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, "INSERT INTO leased_locks (resource) SELECT 'lock ' || n FROM generate_series(1, 4) n",
+		"ANALYZE leased_locks", "SELECT leased_hold('lock 1')") // the origin is known from now on
+	for _, call := range []string{"SELECT leased_hold('lock %d')", "SELECT token FROM " +
+		"leased_acquire(ARRAY['lock %d'], 'h', '1 min', gen_random_uuid()::text)"} {
+		first, second := transaction(t, pool, pgx.Serializable), transaction(t, pool, pgx.Serializable)
+		for i, tx := range []pgx.Tx{first, second} {
+			require.Positive(t, value[int64](t, tx, fmt.Sprintf(call, i+1)))
+		}
+		for _, tx := range []pgx.Tx{first, second} {
+			require.NoError(t, tx.Commit(testserver.Context(t)), call)
+		}
+	}
+}
+
 // A grant that is rolled back never was, and a prepared one is a grant when it is committed.
 func TestSavepointsAndPreparedTransactions(t *testing.T) {
 	t.Parallel()

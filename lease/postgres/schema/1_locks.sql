@@ -95,8 +95,9 @@ CREATE OR REPLACE VIEW leased_known_origin AS
 -- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy
 -- of the database rise by 4 * 2^32, and by 4096 for each second since its origin was noted: above those of
 -- the original, also if that was promoted meanwhile, and of an earlier copy.
--- setval is not undone if the transaction is.
-CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql AS $$
+-- setval is not undone if the transaction is. The high cost of reading a sequence with enable_seqscan = off
+-- would start the JIT compiler.
+CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = on AS $$
 DECLARE
     here    leased_origin;
     last    leased_origin;

@@ -16,8 +16,7 @@
 -- and reads the clock and the other tables in later statements, which see what was committed before it had the locks.
 -- For one free lock an UPDATE does it all, which takes half the time. If it waits for a transaction that changes the row, it
 -- compares the new row, but still sees other tables as before. So the row itself says whether others wait, and whether it is worth
--- a later statement to look at the ended attempts. If the row stays as it was, the UPDATE keeps the time from before the wait. Functions find the rows one by one: for a list of names the planner may read the
--- whole table, since it knows neither the list nor, in a new database, the table.
+-- a later statement to look at the ended attempts. If the row stays as it was, the UPDATE keeps the time from before the wait.
 CREATE OR REPLACE FUNCTION leased_acquire(resources text[], holder text, ttl interval, attempt text,
     metadata jsonb DEFAULT NULL, wait interval DEFAULT NULL, channel text DEFAULT NULL,
     OUT token bigint, OUT remaining interval, OUT held_by text, OUT place bigint) LANGUAGE plpgsql AS $$
@@ -100,8 +99,7 @@ BEGIN
     END IF;
     IF wait IS NULL THEN -- a refusal locks no rows: in an open transaction that would keep their holders from renewals
         SELECT (array_agg(coalesce(k.holder, k.owner) ORDER BY k.expires))[1], min(k.expires) - clock_timestamp() INTO held_by, remaining
-            FROM unnest(names) r, LATERAL (SELECT * FROM leased_locks WHERE resource = r OFFSET 0) k
-            WHERE k.expires > clock_timestamp() AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user)
+            FROM leased_locks k WHERE k.resource = ANY (names) AND k.expires > clock_timestamp() AND NOT EXISTS (SELECT FROM leased_waiters w WHERE w.attempt = $4 AND w.owner = session_user)
                 AND NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = $4 AND e.owner = session_user)
             HAVING bool_and(k.attempt <> $4);
         IF FOUND THEN
