@@ -1,67 +1,48 @@
 package load
 
 import (
-	"encoding/json"
-	"fmt"
-	"math/bits"
+	"math"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// steps is the number of buckets for each power of two. A bucket is 1/64 of its
-	// smallest duration wide, so a quantile is wrong by less than 1 %.
-	steps    = 1 << stepBits
-	stepBits = 6
+	// steps is the number of buckets for each power of two. The largest duration of a bucket is
+	// 1.1 % above its smallest, so a quantile is wrong by less than 1 %.
+	steps = 64
 	// buckets covers all durations.
-	buckets = (64 - stepBits) * steps
+	buckets = 63*steps + 1
 )
 
 // Histogram counts durations. Its methods may be called concurrently; Observe does not
 // allocate. The zero Histogram is empty.
-type Histogram struct{ counts [buckets]atomic.Uint64 }
-
-// bucketOf returns the bucket of a duration. Durations below 2*steps nanoseconds have
-// buckets of one nanosecond.
-func bucketOf(d time.Duration) int {
-	n := uint64(max(0, d))
-	shift := max(0, bits.Len64(n)-stepBits-1)
-	return shift*steps + int(n>>shift)
-}
-
-// middleOf returns the duration in the middle of a bucket.
-func middleOf(bucket int) time.Duration {
-	if bucket < 2*steps {
-		return time.Duration(bucket)
-	}
-	shift := bucket/steps - 1
-	low := uint64(bucket-shift*steps) << shift
-	return time.Duration(low + 1<<shift/2)
-}
+type Histogram [buckets]uint64
 
 // Observe counts a duration.
-func (h *Histogram) Observe(d time.Duration) { h.counts[bucketOf(d)].Add(1) }
+func (h *Histogram) Observe(d time.Duration) {
+	atomic.AddUint64(&h[int(steps*math.Log2(float64(max(1, d))))], 1)
+}
 
 // Count returns the number of durations.
 func (h *Histogram) Count() (n uint64) {
-	for i := range h.counts {
-		n += h.counts[i].Load()
+	for i := range h {
+		n += atomic.LoadUint64(&h[i])
 	}
 	return n
 }
 
 // Quantile returns a duration that the given part of all durations does not exceed: 0.5
 // asks for the median. It returns 0 if the histogram is empty.
-func (h *Histogram) Quantile(part float64) time.Duration {
+func (h *Histogram) Quantile(part float64) (last time.Duration) {
 	rank := uint64(part * float64(h.Count()))
 	var seen uint64
-	var last time.Duration
-	for i := range h.counts {
-		n := h.counts[i].Load()
+	for i := range h {
+		n := atomic.LoadUint64(&h[i])
 		if n == 0 {
 			continue
 		}
-		if seen, last = seen+n, middleOf(i); seen > rank {
+		last = time.Duration(math.Exp2((float64(i) + 0.5) / steps)) // the middle of the bucket
+		if seen += n; seen > rank {
 			break
 		}
 	}
@@ -70,33 +51,7 @@ func (h *Histogram) Quantile(part float64) time.Duration {
 
 // Merge adds the durations of another histogram.
 func (h *Histogram) Merge(other *Histogram) {
-	for i := range other.counts {
-		h.counts[i].Add(other.counts[i].Load())
+	for i := range other {
+		atomic.AddUint64(&h[i], atomic.LoadUint64(&other[i]))
 	}
-}
-
-// MarshalJSON encodes the buckets that are not empty.
-func (h *Histogram) MarshalJSON() ([]byte, error) {
-	counts := map[int]uint64{}
-	for i := range h.counts {
-		if n := h.counts[i].Load(); n > 0 {
-			counts[i] = n
-		}
-	}
-	return json.Marshal(counts)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (h *Histogram) UnmarshalJSON(data []byte) error {
-	var counts map[int]uint64
-	if err := json.Unmarshal(data, &counts); err != nil {
-		return err
-	}
-	for i, n := range counts {
-		if i < 0 || i >= buckets {
-			return fmt.Errorf("histogram has bucket %d: there are %d", i, buckets)
-		}
-		h.counts[i].Store(n)
-	}
-	return nil
 }

@@ -36,23 +36,14 @@ func (r *runner) hold(ctx context.Context, work Work) (time.Duration, error) {
 
 // acquireMany acquires the locks of one worker.
 func (r *runner) acquireMany(ctx context.Context, work Work, worker int, held *[]Held) error {
-	client := r.clients[worker%len(r.clients)]
 	for i := worker; i < work.Leases; i += work.Workers {
-		start := time.Now()
-		h, err := client.Acquire(ctx, r.Prefix+strconv.Itoa(i))
+		h, _, err := r.take(ctx, worker, r.Prefix+strconv.Itoa(i))
 		if err != nil {
 			return fmt.Errorf("acquire lock %d of %d: %w", i+1, work.Leases, err)
 		}
-		acquired := time.Now()
 		*held = append(*held, h)
-		r.acquire.Observe(acquired.Sub(start))
-		r.grants[worker].Add(1)
-		done := r.pairs.Add(1)
-		if worker == 0 {
+		if done := r.pairs.Add(1); worker == 0 {
 			r.showHeld(done, int64(work.Leases))
-		}
-		if r.Granted != nil {
-			r.Granted(Grant{worker, h.Token, start, acquired})
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,8 @@ import (
 )
 
 const (
+	// openers is how many clients are opened at once.
+	openers = 16
 	// pauseAfterError keeps a worker from spinning while the service is down.
 	pauseAfterError = 5 * time.Millisecond
 	// drainTime limits the last operations of the workers, and the closing of the clients.
@@ -72,7 +75,7 @@ type runner struct {
 
 	pairs, failures atomic.Int64
 	firstError      atomic.Pointer[string]
-	acquire, pair   Histogram
+	acquire, pair   *Histogram
 	grants          []atomic.Int64 // of each worker
 }
 
@@ -82,18 +85,15 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 	if err := work.validate(); err != nil {
 		return Result{}, err
 	}
-	r := &runner{Options: options, grants: make([]atomic.Int64, work.Workers), started: time.Now()}
+	r := &runner{Options: options, grants: make([]atomic.Int64, work.Workers), started: time.Now(),
+		acquire: new(Histogram), pair: new(Histogram)}
 	defer func() {
 		if closed := r.close(ctx); !r.Abandon {
 			err = errors.Join(err, closed)
 		}
 	}()
-	for i := range work.Clients {
-		client, err := target(ctx)
-		if err != nil {
-			return Result{}, fmt.Errorf("open client %d of %d: %w", i+1, work.Clients, err)
-		}
-		r.clients = append(r.clients, client)
+	if err := r.open(ctx, target, work.Clients); err != nil {
+		return Result{}, err
 	}
 	call(r.Ready)
 	var elapsed time.Duration
@@ -106,6 +106,23 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 		elapsed, err = r.hold(ctx, work)
 	}
 	return r.result(elapsed), err
+}
+
+// open opens the clients, several at once, since a service may need a round trip for each session.
+func (r *runner) open(ctx context.Context, target Target, n int) error {
+	clients := make([]Client, n)
+	err := each(min(n, openers), func(opener int) error {
+		for i := opener; i < n; i += openers {
+			var err error
+			if clients[i], err = target(ctx); err != nil {
+				clients[i] = nil
+				return fmt.Errorf("open client %d of %d: %w", i+1, n, err)
+			}
+		}
+		return nil
+	})
+	r.clients = slices.DeleteFunc(clients, func(c Client) bool { return c == nil })
+	return err
 }
 
 func call(hook func()) {
@@ -171,21 +188,11 @@ func within(f func()) <-chan struct{} {
 // work is the loop of one worker. Releases have their own context, so a run that
 // ends leaves no lock held.
 func (r *runner) work(ctx, releasing context.Context, worker int, name string) {
-	client := r.clients[worker%len(r.clients)]
 	for r.phase.Load() != stopping && ctx.Err() == nil {
-		start := time.Now()
-		held, err := client.Acquire(ctx, name)
+		held, start, err := r.take(ctx, worker, name)
 		if err != nil {
 			r.failed(ctx, err)
 			continue
-		}
-		acquired := time.Now()
-		if r.Granted != nil {
-			r.Granted(Grant{worker, held.Token, start, acquired})
-		}
-		if r.phase.Load() == measuring {
-			r.acquire.Observe(acquired.Sub(start))
-			r.grants[worker].Add(1)
 		}
 		if err := held.Release(releasing); err != nil {
 			r.failed(ctx, err)
@@ -196,6 +203,23 @@ func (r *runner) work(ctx, releasing context.Context, worker int, name string) {
 			r.pairs.Add(1)
 		}
 	}
+}
+
+// take acquires a lock for a worker, and counts the grant.
+func (r *runner) take(ctx context.Context, worker int, name string) (held Held, start time.Time, err error) {
+	start = time.Now()
+	if held, err = r.clients[worker%len(r.clients)].Acquire(ctx, name); err != nil {
+		return held, start, err
+	}
+	acquired := time.Now()
+	if r.Granted != nil {
+		r.Granted(Grant{worker, held.Token, start, acquired})
+	}
+	if r.phase.Load() == measuring {
+		r.acquire.Observe(acquired.Sub(start))
+		r.grants[worker].Add(1)
+	}
+	return held, start, nil
 }
 
 // failed counts a failed operation, and waits a little.
@@ -234,7 +258,7 @@ func (r *runner) state() string {
 }
 
 func (r *runner) result(elapsed time.Duration) Result {
-	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair,
+	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: r.acquire, Pair: r.pair,
 		Errors: r.failures.Load()}
 	for i := range r.grants {
 		result.Grants = append(result.Grants, r.grants[i].Load())
