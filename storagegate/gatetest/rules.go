@@ -3,6 +3,7 @@ package gatetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -13,131 +14,63 @@ import (
 
 const orders = fencing.Resource("orders")
 
-func successiveHolders(s *scenario) {
-	a, b := s.handle(), s.handle()
-	s.holds(a, orders, fencing.None, "")
-	require.NoError(s, a.Enter(s.ctx, orders, 33))
-	s.holds(b, orders, 33, "")
-	require.NoError(s, a.Write(s.ctx, orders, 33, "a"))
-	s.holds(b, orders, 33, "a")
-	require.NoError(s, b.Enter(s.ctx, orders, 34))
-	s.refused(a.Write(s.ctx, orders, 33, "a again"), orders, 33, 34)
-	s.holds(b, orders, 34, "a")
-	require.NoError(s, b.Write(s.ctx, orders, 34, "b"))
-	s.holds(a, orders, 34, "b")
+// bounded is a bound on the jump for tests.
+const bounded = fencing.Token(100)
+
+// scripts are the cases that consist of calls one after the other.
+var scripts = []struct {
+	name  string
+	rule  fencing.Rule
+	steps []step
+}{
+	{"two successive holders", fencing.Rule{}, []step{enter(a, 33, admitted), write(a, 33, admitted),
+		enter(b, 34, admitted), write(a, 33, stale), write(b, 34, admitted)}},
+	{"equal token twice", fencing.Rule{}, slices.Repeat([]step{write(a, 7, admitted), enter(a, 7, admitted)}, 5)},
+	{"stale after newer", fencing.Rule{}, append([]step{write(a, 1, admitted), write(b, 100, admitted)},
+		below(1, 2, 99)...)},
+	{"tokens that differ by floor steps", fencing.Rule{}, floorSteps()},
+	{"without a token, before and after the first fence", fencing.Rule{}, []step{enter(a, fencing.None, tokenless),
+		write(a, fencing.None, admitted), write(b, fencing.None, admitted), enter(a, 5, admitted),
+		write(a, fencing.None, stale), write(b, fencing.None, stale), enter(a, fencing.None, stale),
+		enter(b, fencing.None, stale)}},
+	{"enter raises the mark before the first read", fencing.Rule{}, []step{write(a, 1, admitted), enter(b, 2, admitted),
+		write(a, 1, stale)}},
+	{"bound on the jump", fencing.Rule{MaxJump: bounded}, jumps(bounded)},
+	{"bound on the jump by default", fencing.Rule{}, jumps(fencing.DefaultMaxJump)},
+	{"largest token", fencing.Rule{MaxJump: fencing.Unbounded}, []step{write(a, fencing.MaxToken-1, admitted),
+		write(a, fencing.MaxToken, admitted), write(a, fencing.MaxToken-1, stale)}},
 }
 
-func equalTwice(s *scenario) {
-	g := s.handle()
-	for i := range 5 {
-		value := fmt.Sprint("write ", i)
-		require.NoError(s, g.Write(s.ctx, orders, 7, value), "the holder's next write has the same token")
-		s.holds(g, orders, 7, value)
-		require.NoError(s, g.Enter(s.ctx, orders, 7), "entering twice is harmless")
+// below returns calls with older tokens.
+func below(tokens ...fencing.Token) (steps []step) {
+	for _, token := range tokens {
+		steps = append(steps, write(a, token, stale), write(b, token, stale), enter(a, token, stale))
 	}
-}
-
-func staleAfterNewer(s *scenario) {
-	a, b := s.handle(), s.handle()
-	require.NoError(s, a.Write(s.ctx, orders, 1, "first"))
-	require.NoError(s, b.Write(s.ctx, orders, 100, "newest"))
-	for _, token := range []fencing.Token{1, 2, 99} {
-		s.refused(a.Write(s.ctx, orders, token, "stale"), orders, token, 100)
-		s.refused(b.Write(s.ctx, orders, token, "stale"), orders, token, 100)
-		s.refused(a.Enter(s.ctx, orders, token), orders, token, 100)
-	}
-	s.holds(a, orders, 100, "newest")
-	require.NoError(s, a.Write(s.ctx, "invoices", 1, "other"), "every resource has its own mark")
-	s.holds(b, "invoices", 1, "other")
+	return steps
 }
 
 // floorSteps writes with tokens whose lower 32 bits are equal, or smaller in the
 // newer token: after a restore the lock service raises its tokens by exactly
 // 2^32.
-func floorSteps(s *scenario) {
-	a, b := s.handle(), s.handle()
+func floorSteps() []step {
 	const token = fencing.Token(33)
-	mark := token
-	require.NoError(s, a.Write(s.ctx, orders, mark, "before the restore"))
+	mark, steps := token, []step{write(a, token, admitted)}
 	for _, next := range []fencing.Token{
 		token + fencing.FloorStep, token - 1 + 2*fencing.FloorStep, 3 * fencing.FloorStep,
 	} {
-		value := next.String()
-		require.NoError(s, b.Write(s.ctx, orders, next, value))
-		for _, older := range []fencing.Token{token, mark, next - 1, next - fencing.FloorStep} {
-			s.refused(a.Write(s.ctx, orders, older, "stale"), orders, older, next)
-			s.refused(a.Enter(s.ctx, orders, older), orders, older, next)
-		}
-		s.refused(a.Write(s.ctx, orders, fencing.None, "no token"), orders, fencing.None, next)
-		require.NoError(s, a.Enter(s.ctx, orders, next))
-		s.holds(b, orders, next, value)
+		steps = append(append(steps, write(b, next, admitted)), below(token, mark, next-1, next-fencing.FloorStep)...)
+		steps = append(steps, write(a, fencing.None, stale), enter(a, next, admitted))
 		mark = next
 	}
+	return steps
 }
 
-func tokenless(s *scenario) {
-	a, b := s.handle(), s.handle()
-	err := a.Enter(s.ctx, orders, fencing.None)
-	require.ErrorIs(s, err, fencing.ErrNoToken, "entering requires a token")
-	require.NotErrorIs(s, err, fencing.ErrStale, "nothing is fenced yet")
-
-	require.NoError(s, a.Write(s.ctx, orders, fencing.None, "free"), "a resource that was never fenced needs no token")
-	require.NoError(s, b.Write(s.ctx, orders, fencing.None, "free again"))
-	s.holds(a, orders, fencing.None, "free again")
-
-	require.NoError(s, a.Enter(s.ctx, orders, 5))
-	for _, g := range []Subject{a, b} {
-		err := g.Write(s.ctx, orders, fencing.None, "no token")
-		s.refused(err, orders, fencing.None, 5)
-		require.ErrorIs(s, err, fencing.ErrNoToken)
-		s.refused(g.Enter(s.ctx, orders, fencing.None), orders, fencing.None, 5)
-	}
-	s.holds(b, orders, 5, "free again")
-}
-
-func enterFirst(s *scenario) {
-	a, b := s.handle(), s.handle()
-	require.NoError(s, a.Write(s.ctx, orders, 1, "one"))
-	require.NoError(s, b.Enter(s.ctx, orders, 2))
-	s.holds(a, orders, 2, "one")
-	s.refused(a.Write(s.ctx, orders, 1, "late"), orders, 1, 2)
-	s.holds(b, orders, 2, "one")
-}
-
-// bounds checks the bound of a rule, which limits the first token and every later
-// one.
-func bounds(rule fencing.Rule) func(s *scenario) {
-	return func(s *scenario) {
-		bound := rule.Bound()
-		a, b := s.open(s.T, rule), s.open(s.T, rule)
-		jumps := func(err error, token, mark fencing.Token) {
-			s.Helper()
-			var jump *fencing.JumpError
-			require.ErrorAs(s, err, &jump)
-			require.Equal(s, fencing.JumpError{Resource: orders, Token: token, Mark: mark, MaxJump: bound}, *jump)
-			require.NotErrorIs(s, err, fencing.ErrStale)
-		}
-		jumps(a.Write(s.ctx, orders, bound+1, "too far"), bound+1, 0)
-		jumps(a.Enter(s.ctx, orders, bound+1), bound+1, 0)
-		jumps(a.Enter(s.ctx, orders, fencing.MaxToken), fencing.MaxToken, 0)
-		s.holds(a, orders, fencing.None, "")
-		require.NoError(s, a.Write(s.ctx, orders, fencing.None, "free"))
-		require.NoError(s, a.Write(s.ctx, orders, bound, "at the bound"))
-		require.NoError(s, b.Write(s.ctx, orders, 2*bound, "and again"))
-		jumps(b.Write(s.ctx, orders, 3*bound+1, "too far"), 3*bound+1, 2*bound)
-		jumps(b.Write(s.ctx, orders, fencing.MaxToken-1, "too far"), fencing.MaxToken-1, 2*bound)
-		s.refused(b.Write(s.ctx, orders, bound, "stale"), orders, bound, 2*bound)
-		s.holds(a, orders, 2*bound, "and again")
-		require.NoError(s, a.Write(s.ctx, orders, 2*bound+1, "not locked out"))
-	}
-}
-
-func largestToken(s *scenario) {
-	g := s.open(s.T, fencing.Rule{MaxJump: fencing.Unbounded})
-	require.NoError(s, g.Write(s.ctx, orders, fencing.MaxToken-1, "last but one"))
-	require.NoError(s, g.Write(s.ctx, orders, fencing.MaxToken, "last"))
-	s.refused(g.Write(s.ctx, orders, fencing.MaxToken-1, "stale by one"), orders, fencing.MaxToken-1, fencing.MaxToken)
-	s.holds(g, orders, fencing.MaxToken, "last")
+// jumps checks a bound, which limits the first token and every later one.
+func jumps(bound fencing.Token) []step {
+	return []step{write(a, bound+1, tooFar), enter(a, bound+1, tooFar), enter(a, fencing.MaxToken, tooFar),
+		write(a, fencing.None, admitted), write(a, bound, admitted), write(b, 2*bound, admitted),
+		write(b, 3*bound+1, tooFar), write(b, fencing.MaxToken-1, tooFar), write(b, bound, stale),
+		write(a, 2*bound+1, admitted)}
 }
 
 func invalid(s *scenario) {

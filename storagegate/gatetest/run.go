@@ -31,19 +31,13 @@ type scenario struct {
 // Run runs the suite. Each call of fresh returns an Opener of a new, empty
 // storage.
 func Run(t *testing.T, fresh func(t *testing.T) Opener) {
+	for _, c := range scripts {
+		t.Run(c.name, func(t *testing.T) { runCase(t, fresh, func(s *scenario) { s.play(c.rule, c.steps) }) })
+	}
 	for _, c := range []struct {
 		name string
 		run  func(s *scenario)
 	}{
-		{"two successive holders", successiveHolders},
-		{"equal token twice", equalTwice},
-		{"stale after newer", staleAfterNewer},
-		{"tokens that differ by floor steps", floorSteps},
-		{"without a token, before and after the first fence", tokenless},
-		{"enter raises the mark before the first read", enterFirst},
-		{"bound on the jump", bounds(fencing.Rule{MaxJump: 100})},
-		{"bound on the jump by default", bounds(fencing.Rule{})},
-		{"largest token", largestToken},
 		{"invalid names and tokens", invalid},
 		{"names are compared byte by byte", names},
 		{"cancelled context", cancelled},
@@ -54,8 +48,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"concurrent first use", firstUse},
 		{"no update is lost", noLostUpdate},
 		{"marks only rise", marksOnlyRise},
-		{"random history", histories(0)},
-		{"random history with a bound", histories(40)},
+		{"random history", histories(fencing.Rule{})},
+		{"random history with a bound", histories(fencing.Rule{MaxJump: 40})},
 	} {
 		t.Run(c.name, func(t *testing.T) { runCase(t, fresh, c.run) })
 	}
@@ -109,21 +103,30 @@ func (s *scenario) handle() Subject {
 // holds requires the mark and the value of the resource.
 func (s *scenario) holds(subject Subject, resource fencing.Resource, mark fencing.Token, value string) {
 	s.Helper()
+	s.holdsIn(s, subject, resource, mark, value)
+}
+
+func (s *scenario) holdsIn(t require.TestingT, subject Subject, resource fencing.Resource, mark fencing.Token,
+	value string) {
 	gotMark, err := subject.Mark(s.ctx, resource)
-	require.NoError(s, err)
+	require.NoError(t, err)
 	gotValue, err := subject.Read(s.ctx, resource)
-	require.NoError(s, err)
-	require.Equal(s, mark, gotMark, "mark of %q", string(resource))
-	require.Equal(s, value, gotValue, "value of %q", string(resource))
+	require.NoError(t, err)
+	require.Equal(t, mark, gotMark, "mark of %q", string(resource))
+	require.Equal(t, value, gotValue, "value of %q", string(resource))
 }
 
 // refused requires err to be the refusal of token because of mark.
 func (s *scenario) refused(err error, resource fencing.Resource, token, mark fencing.Token) {
 	s.Helper()
+	requireStale(s, err, resource, token, mark)
+}
+
+func requireStale(t require.TestingT, err error, resource fencing.Resource, token, mark fencing.Token) {
 	var stale *fencing.StaleError
-	require.ErrorAs(s, err, &stale, "the write must be refused")
-	require.Equal(s, fencing.StaleError{Resource: resource, Token: token, Mark: mark}, *stale)
-	require.NotErrorIs(s, err, storagegate.ErrUncertain, "a refused write has a known outcome")
+	require.ErrorAs(t, err, &stale, "the call must be refused")
+	require.Equal(t, fencing.StaleError{Resource: resource, Token: token, Mark: mark}, *stale)
+	require.NotErrorIs(t, err, storagegate.ErrUncertain, "a refused write has a known outcome")
 }
 
 // applied reports whether a write that returned err was applied. It fails the
