@@ -1,16 +1,16 @@
 package meter
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -19,34 +19,21 @@ import (
 const syncs = 200
 
 // Machine describes this machine. Folder is where the servers have their data.
-func Machine(folder string) results.Machine {
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return results.Machine{
-		CPU:    field("/proc/cpuinfo", "model name"),
-		Cores:  runtime.NumCPU(),
-		Memory: memory(),
-		Disk:   disk(folder),
-		Kernel: runtime.GOOS + " " + string(bytes.TrimSpace(kernel)),
-		Go:     runtime.Version(),
+func Machine(folder string) (m results.Machine) {
+	m = results.Machine{Cores: runtime.NumCPU(), Disk: disk(folder), Go: runtime.Version()}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m
 	}
-}
-
-// field returns the value of the first line "name : value" of a file.
-func field(file, name string) string {
-	data, _ := os.ReadFile(file)
-	for line := range strings.Lines(string(data)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = cpus[0].ModelName
 	}
-	return ""
-}
-
-// memory returns the size of the memory in bytes.
-func memory() int64 {
-	kib, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
-	n, _ := strconv.ParseInt(kib, 10, 64)
-	return n << 10
+	if memory, err := fs.Meminfo(); err == nil {
+		m.Memory = int64(*memory.MemTotalBytes)
+	}
+	kernel, _ := fs.SysctlStrings("kernel.osrelease")
+	m.Kernel = runtime.GOOS + " " + strings.Join(kernel, " ")
+	return m
 }
 
 // disk describes the device and the file system of a folder, and how long a small write with fsync takes there.
@@ -62,15 +49,12 @@ func disk(folder string) string {
 // mount returns the device and the type of the file system of a folder.
 func mount(folder string) (device, kind string) {
 	folder, _ = filepath.Abs(folder)
-	data, _ := os.ReadFile("/proc/self/mounts")
+	mounts, _ := procfs.GetMounts()
 	longest := -1
-	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		if len(f) < 3 || len(f[1]) < longest {
-			continue
-		}
-		if rest, ok := strings.CutPrefix(folder, f[1]); ok && (f[1] == "/" || rest == "" || rest[0] == '/') {
-			device, kind, longest = f[0], f[2], len(f[1])
+	for _, m := range mounts {
+		inside := folder == m.MountPoint || strings.HasPrefix(folder, strings.TrimSuffix(m.MountPoint, "/")+"/")
+		if inside && len(m.MountPoint) >= longest {
+			device, kind, longest = m.Source, m.FSType, len(m.MountPoint)
 		}
 	}
 	return filepath.Base(device), kind

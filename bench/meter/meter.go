@@ -6,13 +6,10 @@
 package meter
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +30,7 @@ type Meter struct {
 // reading is the values at one time.
 type reading struct {
 	client, servers time.Duration
-	total, steal    float64 // of the machine, in ticks
+	total, steal    float64 // of the machine, in seconds
 }
 
 // New returns a meter for this process and its servers. Servers returns their process
@@ -91,38 +88,21 @@ func Own() time.Duration {
 // Memory returns the bytes of memory that a process has to itself: resident pages without
 // those of files, which the kernel can drop.
 func Memory(pid int) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0
 	}
-	var bytesOf int64
-	for line := range bytes.Lines(data) {
-		for _, name := range []string{"RssAnon:", "RssShmem:"} {
-			if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
-				n, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-				bytesOf += n << 10
-			}
-		}
-	}
-	return bytesOf
+	status, _ := process.NewStatus()
+	return int64(status.RssAnon + status.RssShmem)
 }
 
 // machine returns the CPU times of the machine, and the stolen part.
 func machine() (total, steal float64) {
-	data, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, 0
 	}
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	for i, f := range bytes.Fields(line) {
-		if i == 0 || i > 8 { // the name; guest times are included in user
-			continue
-		}
-		n, _ := strconv.ParseFloat(string(f), 64)
-		total += n
-		if i == 8 {
-			steal = n
-		}
-	}
-	return total, steal
+	stat, _ := fs.Stat()
+	t := stat.CPUTotal // guest times are included in user
+	return t.User + t.Nice + t.System + t.Idle + t.Iowait + t.IRQ + t.SoftIRQ + t.Steal, t.Steal
 }
