@@ -11,9 +11,9 @@ import (
 )
 
 // openAdvisory opens clients that take session-level advisory locks. Each has a connection, whose loss frees its locks.
-func openAdvisory(dsn string) load.Target {
+func openAdvisory(endpoints []string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
-		conn, err := pgx.Connect(ctx, dsn)
+		conn, err := pgx.Connect(ctx, endpoints[0])
 		if err != nil {
 			return nil, err
 		}

@@ -1,24 +1,26 @@
-package peers_test
+package peers
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/internal/testserver"
 )
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	servers := peers.Cluster{Servers: []*testserver.Process{sleeper(t)}}
+	var servers Cluster
+	p := sleeper(t)
+	servers.add(p, p.Kill)
 	pids := servers.Pids()
 	require.Len(t, pids, 1)
 	servers.Stop()
 	require.Empty(t, servers.Pids())
-	require.NoError(t, servers.Restart())
+	require.NoError(t, p.Start())
 	require.NotEmpty(t, servers.Pids())
 	require.NotEqual(t, pids, servers.Pids())
 }
@@ -31,9 +33,28 @@ func sleeper(t *testing.T) *testserver.Process {
 	return p
 }
 
-func TestTree(t *testing.T) {
+func TestChildren(t *testing.T) {
 	t.Parallel()
 	p := sleeper(t)
-	require.Equal(t, []int{p.Pid()}, peers.Tree(p.Pid()))
-	require.Contains(t, peers.Tree(os.Getpid()), p.Pid())
+	require.Empty(t, children([]int{p.Pid()}))
+	require.Contains(t, children([]int{os.Getpid()}), p.Pid())
+}
+
+// Several kinds use the servers that the first one starts, until the last one stops them.
+func TestSharing(t *testing.T) {
+	t.Parallel()
+	var starts, stops int
+	start := sharing(func(context.Context, string) (*Cluster, error) {
+		starts++
+		return &Cluster{stops: []func(){func() { stops++ }}}, nil
+	})
+	first, err := start(t.Context(), "")
+	require.NoError(t, err)
+	second, err := start(t.Context(), "")
+	require.NoError(t, err)
+	require.Equal(t, 1, starts)
+	first.Stop()
+	require.Zero(t, stops)
+	second.Stop()
+	require.Equal(t, 1, stops)
 }

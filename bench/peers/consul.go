@@ -14,61 +14,28 @@ import (
 	"github.com/hashicorp/go-cleanhttp"
 
 	"github.com/leased-project/leased/internal/load"
-	"github.com/leased-project/leased/internal/testserver"
 )
 
 // maxConnections is the number of connections that a server accepts from one host. The
 // default is less than the number of workers.
 const maxConnections = 4096
 
-// consulProgram is the server. The first build on a machine takes minutes.
-var consulProgram = &Program{Module: benchModule, Folder: "peers/consul/server", Package: "github.com/hashicorp/consul"}
-
-// consulKind returns Consul: three servers, and a session for each worker.
-//
-// The servers are built from the Go module in the folder consul/server, which is not part of the benchmark's module,
-// since its dependencies are many and old.
-func consulKind() Kind {
-	return Kind{Name: "consul", Start: startConsul, ClientPerWorker: true,
-		Attach: attach(openConsul)}
-}
-
-// consulCluster is three running servers.
-type consulCluster struct{ Cluster }
-
-var _ Peer = (*consulCluster)(nil)
-
-func startConsul(ctx context.Context, dir string) (Peer, error) {
-	c := &consulCluster{}
-	return c, c.Launch(ctx, dir, "consul", func(ctx context.Context) (err error) {
-		if c.program, err = consulProgram.Path(ctx, dir); err != nil {
-			return err
-		}
-		return c.startServers()
-	})
-}
-
-// startServers writes the configurations and starts the servers. The settings are the
-// defaults, with these exceptions: timeouts of Raft for production, and a higher limit on the
+// consulService is three servers. They are built from the Go module in the folder consul/server, which is not part of
+// the benchmark's module, since its dependencies are many and old; the first build on a machine takes minutes. The
+// settings are the defaults, with these exceptions: timeouts of Raft for production, and a higher limit on the
 // connections from one host, since each waiting request has one.
-func (c *consulCluster) startServers() error {
-	addresses, err := testserver.FreeAddresses(3 * nodes)
-	if err != nil {
-		return err
-	}
-	c.Endpoints, c.open = addresses[:nodes], openConsul(addresses[:nodes])
-	var each []load.Target // of one server
-	c.ready = func(ctx context.Context) error {
-		return c.Wait(ctx, func(i int) error { return tryOnce(ctx, each[i]) })
-	}
-	for i := range nodes {
-		each = append(each, openConsul(c.Endpoints[i:i+1]))
-		name := "n" + strconv.Itoa(i)
+var consulService = service{
+	name:  "consul",
+	built: build(benchModule, "peers/consul/server", "github.com/hashicorp/consul"),
+	version: func(c *Cluster) string {
+		return firstLine("Consul ", "version")(c) + ", " + library("api", "github.com/hashicorp/consul/api")
+	},
+	args: func(c *Cluster, i int) ([]string, error) {
 		text, err := json.Marshal(map[string]any{
-			"server": true, "bootstrap_expect": nodes, "node_name": name, "data_dir": filepath.Join(c.Dir, name),
-			"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "retry_join": addresses[2*nodes:], "retry_interval": "1s",
-			"ports": map[string]int{"http": port(addresses[i]), "server": port(addresses[nodes+i]),
-				"serf_lan": port(addresses[2*nodes+i]),
+			"server": true, "bootstrap_expect": nodes, "node_name": nodeName(i), "data_dir": filepath.Join(c.dir, nodeName(i)),
+			"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "retry_join": c.internal[1], "retry_interval": "1s",
+			"ports": map[string]int{"http": port(c.Endpoints[i]), "server": port(c.internal[0][i]),
+				"serf_lan": port(c.internal[1][i]),
 				"serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1},
 			"performance":          map[string]int{"raft_multiplier": 1},
 			"limits":               map[string]int{"http_max_conns_per_client": maxConnections},
@@ -76,28 +43,24 @@ func (c *consulCluster) startServers() error {
 			"disable_update_check": true, "log_level": "WARN",
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		file := filepath.Join(c.Dir, name+".json")
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			return err
-		}
-		if err := c.Add(name, c.program, "agent", "-config-file="+file); err != nil {
-			return err
-		}
-	}
-	return nil
+		file := filepath.Join(c.dir, nodeName(i)+".json")
+		return []string{"agent", "-config-file=" + file}, os.WriteFile(file, text, 0o600)
+	},
+	ready:  func(ctx context.Context, endpoint string) error { return tryOnce(ctx, openConsul([]string{endpoint})) },
+	grants: func(ctx context.Context, endpoints []string) error { return tryOnce(ctx, openConsul(endpoints)) },
+}
+
+// consulKind returns Consul: three servers, and a session for each worker.
+func consulKind() Kind {
+	return Kind{Name: "consul", Start: consulService.start, Open: openConsul, ClientPerWorker: true}
 }
 
 func port(address string) int {
 	_, text, _ := net.SplitHostPort(address)
 	n, _ := strconv.Atoi(text)
 	return n
-}
-
-// Version implements [Peer].
-func (c *consulCluster) Version() string {
-	return firstLine("Consul ", c.program, "version") + ", " + Library("api", "github.com/hashicorp/consul/api")
 }
 
 const (

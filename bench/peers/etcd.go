@@ -3,7 +3,6 @@ package peers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,96 +12,53 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/leased-project/leased/internal/load"
-	"github.com/leased-project/leased/internal/testserver"
 )
 
 const dialTimeout = time.Minute
 
-// etcdProgram is the server, in the version of the benchmark's go.mod.
-var etcdProgram = &Program{Module: benchModule, Package: "go.etcd.io/etcd/server/v3"}
-
-// etcdKind returns etcd: three servers, one client, and a session for each worker.
-func etcdKind() Kind {
-	return Kind{
-		Name:            "etcd",
-		Start:           startEtcd,
-		ClientPerWorker: true,
-		Workloads:       []string{"W1", "W2", "W3", "W4", "W6"},
-		Attach:          attach(openEtcd),
-	}
-}
-
-// etcdCluster is three running servers.
-type etcdCluster struct{ Cluster }
-
-var _ Killer = (*etcdCluster)(nil)
-
-// startEtcd builds the server and starts three of them, with their default settings.
-func startEtcd(ctx context.Context, dir string) (Peer, error) {
-	c := &etcdCluster{}
-	return c, c.Launch(ctx, dir, "etcd", func(ctx context.Context) (err error) {
-		if c.program, err = etcdProgram.Path(ctx, dir); err != nil {
-			return err
+// etcdService is three servers in the version of the benchmark's go.mod, with their default settings.
+var etcdService = service{
+	name:    "etcd",
+	built:   build(benchModule, "", "go.etcd.io/etcd/server/v3"),
+	version: firstLine("etcd Version: ", "--version"),
+	args: func(c *Cluster, i int) ([]string, error) {
+		var initial []string
+		for j, peer := range c.internal[0] {
+			initial = append(initial, nodeName(j)+"=http://"+peer)
 		}
-		return c.startServers()
-	})
-}
-
-func (c *etcdCluster) startServers() error {
-	addresses, err := testserver.FreeAddresses(2 * nodes)
-	if err != nil {
-		return err
-	}
-	c.Endpoints, c.open, c.ready = addresses[:nodes], openEtcd(addresses[:nodes]), c.awaitLeader
-	var initial []string
-	for i := range nodes {
-		initial = append(initial, fmt.Sprintf("n%d=http://%s", i, addresses[nodes+i]))
-	}
-	for i := range nodes {
-		name, client, peer := fmt.Sprintf("n%d", i), "http://"+addresses[i], "http://"+addresses[nodes+i]
-		if err := c.Add(name, c.program, "--name="+name, "--data-dir="+filepath.Join(c.Dir, name),
-			"--listen-client-urls="+client, "--advertise-client-urls="+client, "--listen-peer-urls="+peer,
-			"--initial-advertise-peer-urls="+peer, "--initial-cluster="+strings.Join(initial, ","),
-			"--log-level=warn"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitLeader waits until every server knows the leader, and then for a grant.
-func (c *etcdCluster) awaitLeader(ctx context.Context) error {
-	client, err := dialEtcd(c.Endpoints)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if err := c.Wait(ctx, func(i int) error {
-		status, err := client.Status(ctx, c.Endpoints[i])
+		client, peer := "http://"+c.Endpoints[i], "http://"+c.internal[0][i]
+		return []string{"--name=" + nodeName(i), "--data-dir=" + filepath.Join(c.dir, nodeName(i)),
+			"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer,
+			"--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + strings.Join(initial, ","),
+			"--log-level=warn"}, nil
+	},
+	ready: func(ctx context.Context, endpoint string) error {
+		status, err := etcdStatus(ctx, endpoint)
 		if err == nil && status.Leader == 0 {
 			err = errors.New("it has no leader")
 		}
 		return err
-	}); err != nil {
-		return err
-	}
-	return tryOnce(ctx, c.open)
+	},
+	grants: func(ctx context.Context, endpoints []string) error { return tryOnce(ctx, openEtcd(endpoints)) },
+	leads: func(ctx context.Context, endpoint string) bool {
+		status, err := etcdStatus(ctx, endpoint)
+		return err == nil && status.Leader == status.Header.MemberId
+	},
 }
 
-// Version implements [Peer].
-func (c *etcdCluster) Version() string { return firstLine("etcd Version: ", c.program, "--version") }
+// etcdKind returns etcd: three servers, one client, and a session for each worker.
+func etcdKind() Kind {
+	return Kind{Name: "etcd", Start: etcdService.start, Open: openEtcd, ClientPerWorker: true,
+		Workloads: []string{"W1", "W2", "W3", "W4", "W6"}}
+}
 
-// KillLeader implements [Killer].
-func (c *etcdCluster) KillLeader(ctx context.Context) error {
-	client, err := dialEtcd(c.Endpoints)
+func etcdStatus(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	client, err := dialEtcd([]string{endpoint})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer client.Close()
-	return c.killFirst(func(i int) bool {
-		status, err := client.Status(ctx, c.Endpoints[i])
-		return err == nil && status.Leader == status.Header.MemberId
-	})
+	return client.Status(ctx, endpoint)
 }
 
 func dialEtcd(endpoints []string) (*clientv3.Client, error) {

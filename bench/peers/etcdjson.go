@@ -10,15 +10,8 @@ import (
 // etcdJSONKind returns etcd through its JSON gateway, as a program without a client library uses it: each client has a
 // connection to one of the servers, and a lease.
 func etcdJSONKind() Kind {
-	k := etcdKind()
-	k.Name, k.Workloads, k.Attach = "etcd-json", []string{"W7"}, attach(openEtcdJSON)
-	k.Start = func(ctx context.Context, dir string) (Peer, error) {
-		peer, err := startEtcd(ctx, dir)
-		c := peer.(*etcdCluster)
-		c.open = openEtcdJSON(c.Endpoints)
-		return c, err
-	}
-	return k
+	return Kind{Name: "etcd-json", Start: etcdService.start, Open: openEtcdJSON, ClientPerWorker: true,
+		Workloads: []string{"W7"}}
 }
 
 // openEtcdJSON opens clients of the gateway.

@@ -3,7 +3,6 @@ package peers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"strconv"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/load"
-	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
@@ -28,19 +26,25 @@ const (
 // Two targets write only, under leases that stay held; two others acquire, write and release. Locks is leased in
 // correctness mode.
 func guardedKinds(locks Kind) []Kind {
-	databases := &shared[*database]{}
+	start := sharing(func(ctx context.Context, dir string) (*Cluster, error) {
+		service, err := locks.Start(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		database, err := postgresStarter(setUp)(ctx, dir)
+		if err != nil {
+			service.Stop()
+			return nil, err
+		}
+		service.join(database)
+		service.Endpoints = append(service.Endpoints[:nodes:nodes], database.Endpoints...)
+		return service, nil
+	})
 	kind := func(name string, gated, pairs bool) Kind {
-		return Kind{Name: name, Workloads: []string{"W5"}, Start: func(ctx context.Context, dir string) (Peer, error) {
-			service, err := locks.Start(ctx, dir)
-			if err != nil {
-				return nil, err
+		return Kind{Name: name, Workloads: []string{"W5"}, Start: start, Open: func(endpoints []string) load.Target {
+			return func(ctx context.Context) (load.Client, error) {
+				return openGuarded(ctx, locks.Open(endpoints[:nodes]), endpoints[nodes], gated, pairs)
 			}
-			db, err := databases.use(func() (*database, error) { return startDatabase(ctx) })
-			if err != nil {
-				service.Stop()
-				return nil, err
-			}
-			return &guardedPeer{Peer: service, databases: databases, db: db, gated: gated, pairs: pairs}, nil
 		}}
 	}
 	return []Kind{
@@ -49,40 +53,36 @@ func guardedKinds(locks Kind) []Kind {
 	}
 }
 
-// database is a PostgreSQL server that several targets use. It syncs every commit.
-type database struct {
-	server *testserver.Server
-	pool   *pgxpool.Pool
-	gate   *pgxgate.Gate
-}
-
-func startDatabase(ctx context.Context) (*database, error) {
-	server, err := testserver.StartDurablePostgres()
+// openGuarded opens a client of the locks, and connections to the database.
+func openGuarded(ctx context.Context, locks load.Target, dsn string, gated, pairs bool) (client load.Client, err error) {
+	pool, err := pgxpool.New(ctx, dsn+"&pool_max_conns=32")
 	if err != nil {
 		return nil, err
 	}
-	d := &database{server: server}
-	if d.pool, err = pgxpool.New(ctx, server.DSN+"&pool_max_conns=32"); err == nil {
-		d.gate = pgxgate.New(d.pool, fencing.Rule{})
-		_, failed := d.pool.Exec(ctx, setUp)
-		if err = errors.Join(failed, d.gate.Install(ctx)); err != nil {
-			d.pool.Close()
-		}
+	c := pairClient{pool: pool, gate: pgxgate.New(pool, fencing.Rule{}), gated: gated}
+	if err = c.gate.Install(ctx); err == nil {
+		c.Client, err = locks(ctx)
 	}
 	if err != nil {
-		server.Stop()
-		return nil, fmt.Errorf("set up PostgreSQL for guarded writes: %w", err)
+		pool.Close()
+		return nil, err
 	}
-	return d, nil
+	if pairs {
+		return &c, nil
+	}
+	return &writeClient{pairClient: c, held: map[string]load.Held{}}, nil
 }
 
-func (d *database) stop() {
-	d.pool.Close()
-	d.server.Stop()
+// pairClient acquires a lock, and writes before it releases it.
+type pairClient struct {
+	load.Client // of the locks
+	pool        *pgxpool.Pool
+	gate        *pgxgate.Gate
+	gated       bool
 }
 
 // write adds to an account, through the gate or in a plain transaction.
-func (d *database) write(ctx context.Context, gated bool, name string, token uint64) error {
+func (c *pairClient) write(ctx context.Context, name string, token uint64) error {
 	n, err := strconv.Atoi(path.Base(name)) // the number of the worker
 	if err != nil {
 		return err
@@ -91,45 +91,10 @@ func (d *database) write(ctx context.Context, gated bool, name string, token uin
 		_, err := tx.Exec(ctx, pay, n%accounts)
 		return err
 	}
-	if gated {
-		return d.gate.Do(ctx, fencing.Resource(name), fencing.Token(token), pay)
+	if c.gated {
+		return c.gate.Do(ctx, fencing.Resource(name), fencing.Token(token), pay)
 	}
-	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return pay(tx) })
-}
-
-// guardedPeer is leased and PostgreSQL.
-type guardedPeer struct {
-	Peer
-	databases    *shared[*database]
-	db           *database
-	gated, pairs bool
-}
-
-// Pids implements [Peer].
-func (p *guardedPeer) Pids() []int { return append(p.Peer.Pids(), Tree(p.db.server.Pid())...) }
-
-// Stop implements [Peer].
-func (p *guardedPeer) Stop() {
-	p.databases.leave((*database).stop)
-	p.Peer.Stop()
-}
-
-// Open implements [Peer].
-func (p *guardedPeer) Open(ctx context.Context) (load.Client, error) {
-	locks, err := p.Peer.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if p.pairs {
-		return &pairClient{locks, p}, nil
-	}
-	return &writeClient{locks: locks, peer: p, held: map[string]load.Held{}}, nil
-}
-
-// pairClient acquires a lock, and writes before it releases it.
-type pairClient struct {
-	load.Client
-	peer *guardedPeer
+	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return pay(tx) })
 }
 
 // Acquire implements [load.Client].
@@ -139,14 +104,19 @@ func (c *pairClient) Acquire(ctx context.Context, name string) (load.Held, error
 		return load.Held{}, err
 	}
 	return load.Held{Token: held.Token, Release: func(ctx context.Context) error {
-		return errors.Join(c.peer.db.write(ctx, c.peer.gated, name, held.Token), held.Release(ctx))
+		return errors.Join(c.write(ctx, name, held.Token), held.Release(ctx))
 	}}, nil
+}
+
+// Close implements [load.Client].
+func (c *pairClient) Close(ctx context.Context) error {
+	c.pool.Close()
+	return c.Client.Close(ctx)
 }
 
 // writeClient writes under locks that it keeps. Its Acquire is one write.
 type writeClient struct {
-	locks load.Client
-	peer  *guardedPeer
+	pairClient
 
 	mu   sync.Mutex
 	held map[string]load.Held
@@ -159,7 +129,7 @@ func (c *writeClient) Acquire(ctx context.Context, name string) (load.Held, erro
 		return held, err
 	}
 	held.Release = func(context.Context) error { return nil }
-	return held, c.peer.db.write(ctx, c.peer.gated, name, held.Token)
+	return held, c.write(ctx, name, held.Token)
 }
 
 // hold returns the lock, which it acquires the first time.
@@ -168,7 +138,7 @@ func (c *writeClient) hold(ctx context.Context, name string) (held load.Held, er
 	defer c.mu.Unlock()
 	held, ok := c.held[name]
 	if !ok {
-		if held, err = c.locks.Acquire(ctx, name); err == nil {
+		if held, err = c.Client.Acquire(ctx, name); err == nil {
 			c.held[name] = held
 		}
 	}
@@ -181,5 +151,5 @@ func (c *writeClient) Close(ctx context.Context) error {
 	for _, held := range c.held {
 		errs = append(errs, held.Release(ctx))
 	}
-	return errors.Join(append(errs, c.locks.Close(ctx))...)
+	return errors.Join(append(errs, c.pairClient.Close(ctx))...)
 }

@@ -1,126 +1,135 @@
 package peers
 
 import (
-	"bufio"
 	"context"
-	"fmt"
+	"errors"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leased-project/leased/internal/load"
+	leasedv1 "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/lease"
 )
 
-// Names of the targets.
 const (
-	// Correctness takes locks in correctness mode.
-	Correctness = "leased"
-	// JSON takes locks in correctness mode with the JSON API.
-	JSON = "leased-json"
-	// Direct takes locks in efficiency mode, directly from five Redis nodes.
-	Direct = "leased-efficiency"
-	// Member takes locks in efficiency mode through a member, from five Redis nodes.
-	Member = "leased-member"
+	redisNodes = 5
+	// Prefixes of the locks in each mode.
+	efficiencyPrefix, correctnessPrefix = "e/", "c/"
+	policies                            = "policies:\n  - {prefix: 'e/', mode: efficiency}\n" +
+		"  - {prefix: 'c/', mode: correctness}\n"
 )
 
-// Prefixes of the locks in each mode.
-const efficiencyPrefix, correctnessPrefix = "e/", "c/"
-
-// leasedKinds returns the ways to use the service. Path is the program of the members; if
-// it is empty, the program is built from this repository.
+// leasedKinds returns the ways to use the service: in correctness mode, also with the JSON API, and in efficiency mode,
+// directly from five Redis nodes and through a member. Path is the program of the members; if it is empty, the program
+// is built from this repository.
 func leasedKinds(path string) []Kind {
-	program := programAt(path)
-	raft, redis := &leasedServers{program: program}, &leasedServers{program: program, nodes: redisNodes}
+	raft, redis := sharing(leasedStarter(path, 0)), sharing(leasedStarter(path, redisNodes))
 	return []Kind{
-		leasedKind(Correctness, raft, "W1", "W2", "W3", "W4", "W6",
-			"waiters", "batch", "sessions", "leases", "profile"),
-		leasedKind(JSON, raft, "W7"),
-		fewLeases(leasedKind(Direct, redis, "W1", "W2", "W3")),
-		leasedKind(Member, redis, "W1", "W2"),
+		{Name: "leased", Start: raft, Open: openLeased(correctnessPrefix),
+			Workloads: []string{"W1", "W2", "W3", "W4", "W6", "waiters", "batch", "sessions", "leases", "profile"}},
+		{Name: "leased-json", Start: raft, Open: openJSON, ClientPerWorker: true, Workloads: []string{"W7"}},
+		// Each lease in Redis is renewed by itself, so W3 holds fewer.
+		{Name: "leased-efficiency", Start: redis, Open: openLeased(efficiencyPrefix), MaxLeases: 10_000,
+			Workloads: []string{"W1", "W2", "W3"}},
+		{Name: "leased-member", Start: redis, Open: openLeased(efficiencyPrefix, client.WithoutRedis()),
+			Workloads: []string{"W1", "W2"}},
 	}
 }
 
 // Efficiency returns efficiency mode with a number of Redis nodes, used directly.
 func Efficiency(path string, nodes int) Kind {
-	return leasedKind(Direct, &leasedServers{program: programAt(path), nodes: nodes})
+	return Kind{Name: "leased-efficiency", Start: leasedStarter(path, nodes), Open: openLeased(efficiencyPrefix)}
 }
 
-func programAt(path string) *Program {
-	if path != "" {
-		return Given(path)
-	}
-	return &Program{Module: "github.com/leased-project/leased", Package: "github.com/leased-project/leased/cmd/leased"}
-}
-
-// fewLeases limits the leases that W3 holds in Redis, where each lease is renewed by itself.
-func fewLeases(k Kind) Kind {
-	k.MaxLeases = 10_000
-	return k
-}
-
-func leasedKind(name string, servers *leasedServers, workloads ...string) Kind {
-	return Kind{
-		Name:            name,
-		ClientPerWorker: name == JSON,
-		Workloads:       workloads,
-		Start: func(ctx context.Context, dir string) (Peer, error) {
-			s, err := servers.use(func() (*service, error) { return startService(ctx, dir, servers.program, servers.nodes) })
-			if err != nil {
-				return nil, err
-			}
-			return &Leased{s, targetOf(name)(s.Endpoints), servers}, nil
-		},
-		Attach: attach(targetOf(name)),
-	}
-}
-
-// leasedServers is a service that several targets use.
-type leasedServers struct {
-	program *Program
-	nodes   int // of Redis
-	shared[*service]
-}
-
-// Leased is a running service, used in one way. A member's number is its index in Pids.
-type Leased struct {
-	*service
-	open    load.Target
-	servers *leasedServers
-}
-
-var _ Killer = (*Leased)(nil)
-
-// Open implements [Peer].
-func (p *Leased) Open(ctx context.Context) (load.Client, error) { return p.open(ctx) }
-
-// Stop implements [Peer].
-func (p *Leased) Stop() { p.servers.leave((*service).stop) }
-
-// Memory returns the bytes that each Redis node uses for its data, without the buffers of
-// connections: for the few leases that are held in Redis, the memory of the processes is too coarse.
-// It returns nothing if there are no Redis nodes.
-func (p *Leased) Memory(ctx context.Context) (all []int64, err error) {
-	for _, node := range p.redis {
-		c := redis.NewClient(&redis.Options{Addr: node.Addr})
-		text, err := c.Info(ctx, "memory").Result()
-		_ = c.Close()
+// leasedStarter returns a function that starts three members with a number of Redis nodes.
+func leasedStarter(path string, redisNodes int) starter {
+	return func(ctx context.Context, dir string) (*Cluster, error) {
+		redis, err := startRedis(redisNodes)
 		if err != nil {
-			return nil, fmt.Errorf("read the memory of Redis node %s: %w", node.Addr, err)
+			return nil, err
 		}
-		all = append(all, usedMemory(text))
+		c, err := leasedService(path, redis.Endpoints).start(ctx, dir)
+		if err != nil {
+			redis.Stop()
+			return nil, err
+		}
+		c.Profiles, c.Redis = c.internal[1], redis.Endpoints
+		c.join(redis)
+		return c, nil
 	}
-	return all, nil
 }
 
-// usedMemory reads the answer of a node.
-func usedMemory(text string) (used int64) {
-	signs := map[string]int64{"used_memory_dataset": 1, "used_memory_overhead": 1, "mem_clients_normal": -1,
-		"mem_clients_slaves": -1}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		n, _ := strconv.ParseInt(value, 10, 64)
-		used += signs[name] * n
+// leasedService is three members that use some Redis nodes. Without any, the members have no efficiency mode.
+func leasedService(path string, redis []string) service {
+	s := service{
+		name:    "leased",
+		built:   build(leasedModule, "", leasedModule+"/cmd/leased"),
+		version: firstLine("leased ", "version"),
+		ready: func(ctx context.Context, endpoint string) error {
+			status, err := statusOf(ctx, endpoint)
+			if err == nil && (status.GetLeader() == "" || status.GetAppliedIndex() < status.GetCommitIndex()) {
+				err = errors.New("it does not follow a leader yet")
+			}
+			return err
+		},
+		leads: func(ctx context.Context, endpoint string) bool {
+			status, err := statusOf(ctx, endpoint)
+			return err == nil && status.GetServes()
+		},
+		grants: func(ctx context.Context, endpoints []string) error {
+			err := grants(ctx, endpoints, correctnessPrefix, lease.Correctness)
+			if len(redis) > 0 {
+				err = errors.Join(err, grants(ctx, endpoints, efficiencyPrefix, lease.Efficiency))
+			}
+			return err
+		},
+		args: func(c *Cluster, i int) ([]string, error) {
+			file, text := filepath.Join(c.dir, "leased.yaml"), ""
+			if len(redis) > 0 {
+				text = policies + "redis: [" + strings.Join(redis, ", ") + "]\n"
+			}
+			return []string{"serve", "--config=" + file, "--id=" + nodeName(i), "--data=" + filepath.Join(c.dir, nodeName(i)),
+				"--listen=" + c.Endpoints[i], "--raft-listen=" + c.internal[0][i],
+				"--bootstrap-expect=" + strconv.Itoa(nodes), "--join=" + strings.Join(c.Endpoints, ","),
+				"--pprof-listen=" + c.internal[1][i]}, os.WriteFile(file, []byte(text), 0o600)
+		},
 	}
-	return used
+	if path != "" {
+		s.built = func(context.Context, string) (string, error) { return path, nil }
+	}
+	return s
+}
+
+// Snapshot makes a member take a snapshot, and returns when it begins to send it.
+func (c *Cluster) Snapshot(ctx context.Context, member int) error {
+	return callMember(c.Endpoints[member], func(service leasedv1.ClusterServiceClient) error {
+		stream, err := service.SaveSnapshot(ctx, &leasedv1.SaveSnapshotRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	})
+}
+
+func statusOf(ctx context.Context, endpoint string) (status *leasedv1.StatusResponse, err error) {
+	err = callMember(endpoint, func(service leasedv1.ClusterServiceClient) error {
+		status, err = service.Status(ctx, &leasedv1.StatusRequest{})
+		return err
+	})
+	return status, err
+}
+
+// callMember calls a member.
+func callMember(endpoint string, do func(leasedv1.ClusterServiceClient) error) error {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return do(leasedv1.NewClusterServiceClient(conn))
 }

@@ -15,12 +15,12 @@ func TestUsedMemory(t *testing.T) {
 	require.EqualValues(t, 100+20-7, usedMemory(info))
 }
 
-func TestTargetOf(t *testing.T) {
+func TestOpenLeased(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	for _, name := range []string{Correctness, JSON, Direct, Member} {
-		_, err := targetOf(name)([]string{"127.0.0.1:1"})(ctx)
-		require.Error(t, err, "%s: nothing listens there", name)
+	for _, kind := range leasedKinds("") {
+		_, err := kind.Open([]string{"127.0.0.1:1"})(ctx)
+		require.Error(t, err, "%s: nothing listens there", kind.Name)
 	}
 }

@@ -10,20 +10,11 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// targetOf returns how the clients of a target of a service are opened, with their default settings.
-func targetOf(name string) func(endpoints []string) load.Target {
-	options, prefix := []client.Option{client.WithLogger(slog.New(slog.DiscardHandler))}, efficiencyPrefix
-	switch name {
-	case JSON:
-		return openJSON
-	case Correctness:
-		prefix = correctnessPrefix
-	case Member:
-		options = append(options, client.WithoutRedis())
-	}
+// openLeased opens clients with their default settings, apart from options.
+func openLeased(prefix string, options ...client.Option) func(endpoints []string) load.Target {
 	return func(endpoints []string) load.Target {
 		return func(ctx context.Context) (load.Client, error) {
-			c, err := client.Dial(ctx, endpoints, options...)
+			c, err := dialLeased(ctx, endpoints, options...)
 			if err != nil {
 				return nil, err
 			}
@@ -32,10 +23,14 @@ func targetOf(name string) func(endpoints []string) load.Target {
 	}
 }
 
+func dialLeased(ctx context.Context, endpoints []string, options ...client.Option) (*lease.Client, error) {
+	return client.Dial(ctx, endpoints, append(options, client.WithLogger(slog.New(slog.DiscardHandler)))...)
+}
+
 // grants takes and releases a lock with a new client. It fails while the policies of a new
 // service do not give the lock its mode yet.
-func (s *service) grants(ctx context.Context, prefix string, mode lease.Mode) error {
-	c, err := client.Dial(ctx, s.Endpoints, client.WithLogger(slog.New(slog.DiscardHandler)))
+func grants(ctx context.Context, endpoints []string, prefix string, mode lease.Mode) error {
+	c, err := dialLeased(ctx, endpoints)
 	if err != nil {
 		return err
 	}

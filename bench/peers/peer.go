@@ -1,14 +1,12 @@
 // Package peers has the lock services that are compared. It starts their real servers on loopback and uses the client
 // library that their users use.
 //
-// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running servers; [Killer], one
-// with a leader; [Leased], our own, which can be observed; [Cluster], how servers run; [Kinds], the table. Each service
-// has files with its name.
+// The nouns, in reading order: [Kind], a row of the table of services; [Cluster], running servers; [Kinds], the table;
+// service, how the servers of a replicated service run. Each service has files with its name.
 package peers
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +19,9 @@ type Kind struct {
 	// Name is the name on the command line and in the results.
 	Name string
 	// Start starts the servers in a new folder below dir and waits until they grant locks.
-	Start func(ctx context.Context, dir string) (Peer, error)
-	// Attach returns a target for servers that another process has started. Address is
-	// that process's [Peer].Address.
-	Attach func(address string) (load.Target, error)
+	Start starter
+	// Open returns a target for the endpoints of a Cluster, also for one that another process has started.
+	Open func(endpoints []string) load.Target
 	// ClientPerWorker says that users of the service have a client, with its session or
 	// connection, for each worker. Otherwise the workers of a process share one.
 	ClientPerWorker bool
@@ -37,29 +34,8 @@ type Kind struct {
 	Workloads []string
 }
 
-// Peer is a lock service with running servers.
-type Peer interface {
-	// Open is a load.Target.
-	Open(ctx context.Context) (load.Client, error)
-	// Address says where the servers are, for Kind.Attach.
-	Address() string
-	// Pids returns the process ids of the running servers.
-	Pids() []int
-	// Version returns the version of the servers, and of the client library if that
-	// matters.
-	Version() string
-	// Stop stops the servers and removes their data.
-	Stop()
-}
-
-// Killer is a peer with a leader that can be killed.
-type Killer interface {
-	Peer
-	// KillLeader ends the leader with SIGKILL.
-	KillLeader(ctx context.Context) error
-	// Restore starts killed servers again and waits until they take part.
-	Restore(ctx context.Context) error
-}
+// starter is the type of [Kind].Start.
+type starter = func(ctx context.Context, dir string) (*Cluster, error)
 
 // Kinds returns the table of the services, in the order of measurement within a round. Program is that of leased, or
 // empty to build it.
@@ -67,20 +43,6 @@ func Kinds(program string) []Kind {
 	ours := leasedKinds(program)
 	replicated := []Kind{etcdKind(), etcdJSONKind(), zooKeeperKind(), consulKind()}
 	return slices.Concat(ours, replicated, redisKinds(), postgresKinds(), guardedKinds(ours[0]))
-}
-
-// nodes is the number of servers of a replicated service.
-const nodes = 3
-
-// attach returns a [Kind].Attach for addresses that [Cluster].Address has encoded.
-func attach(newTarget func(addresses []string) load.Target) func(string) (load.Target, error) {
-	return func(address string) (load.Target, error) {
-		var addresses []string
-		if err := json.Unmarshal([]byte(address), &addresses); err != nil {
-			return nil, err
-		}
-		return newTarget(addresses), nil
-	}
 }
 
 // tryOnce takes and releases a lock with a new client.
@@ -121,5 +83,19 @@ func (s *shared[T]) leave(stop func(T)) {
 	defer s.mu.Unlock()
 	if s.users--; s.users == 0 {
 		stop(s.value)
+	}
+}
+
+// sharing makes several kinds use the same servers.
+func sharing(start starter) starter {
+	var all shared[*Cluster]
+	return func(ctx context.Context, dir string) (*Cluster, error) {
+		c, err := all.use(func() (*Cluster, error) { return start(ctx, dir) })
+		if err != nil {
+			return nil, err
+		}
+		user := *c
+		user.stops = []func(){func() { all.leave((*Cluster).Stop) }}
+		return &user, nil
 	}
 }

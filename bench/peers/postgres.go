@@ -1,13 +1,9 @@
 package peers
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,92 +18,39 @@ import (
 // hand-written table of leases, and the engine lease/postgres. The server is not replicated. It syncs every
 // commit to disk; advisory locks are in its memory only.
 func postgresKinds() []Kind {
-	advisory := postgresKind("postgres-advisory", openAdvisory, "")
-	advisory.ClientPerWorker = true
-	return []Kind{advisory, postgresKind("postgres-row", openRows, createTable), postgresKind("postgres-leased",
-		openPostgresEngine, postgres.DDL())}
+	return []Kind{{Name: "postgres-advisory", Start: postgresStarter(""), Open: openAdvisory, ClientPerWorker: true},
+		{Name: "postgres-row", Start: postgresStarter(createTable), Open: openRows},
+		{Name: "postgres-leased", Start: postgresStarter(postgres.DDL()), Open: openPostgresEngine}}
 }
 
-// postgresKind returns a way to use a server that has run a script.
-func postgresKind(name string, open func(dsn string) load.Target, script string) Kind {
-	return Kind{
-		Name:   name,
-		Attach: func(dsn string) (load.Target, error) { return open(dsn), nil },
-		Start: func(ctx context.Context, _ string) (Peer, error) {
-			s, err := testserver.StartDurablePostgres()
-			if err != nil {
-				return nil, err
-			}
-			if err := runScript(ctx, s.DSN, script); err != nil {
-				s.Stop()
-				return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
-			}
-			return &postgresServer{s, open(s.DSN)}, nil
-		},
-	}
-}
-
-// postgresServer is a running server.
-type postgresServer struct {
-	*testserver.Server
-	open load.Target
-}
-
-var _ Peer = (*postgresServer)(nil)
-
-func runScript(ctx context.Context, dsn, script string) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, script)
-	return err
-}
-
-// Open implements [Peer].
-func (s *postgresServer) Open(ctx context.Context) (load.Client, error) { return s.open(ctx) }
-
-// Address implements [Peer].
-func (s *postgresServer) Address() string { return s.DSN }
-
-// Pids implements [Peer].
-func (s *postgresServer) Pids() []int { return Tree(s.Pid()) }
-
-// Version implements [Peer].
-func (s *postgresServer) Version() string {
-	ctx := context.Background()
-	version := ""
-	if conn, err := pgx.Connect(ctx, s.DSN); err == nil {
-		version = conn.PgConn().ParameterStatus("server_version")
-		_ = conn.Close(ctx)
-	}
-	return "PostgreSQL " + version + ", " + Library("pgx", "github.com/jackc/pgx/v5")
-}
-
-// Tree returns the ids of a process and of its children. PostgreSQL has a
-// process for each connection.
-func Tree(pid int) []int {
-	pids := []int{pid}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil { // it has exited
-			continue
+// postgresStarter returns a function that starts a server and runs a script. The endpoint is the DSN.
+func postgresStarter(script string) starter {
+	return func(ctx context.Context, _ string) (*Cluster, error) {
+		s, err := testserver.StartDurablePostgres()
+		if err != nil {
+			return nil, err
 		}
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state, parent, ...
-		if parent, _ := strconv.Atoi(string(fields[1])); parent == pid {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			pids = append(pids, child)
+		c := &Cluster{Endpoints: []string{s.DSN}}
+		c.add(&s.Process, s.Stop)
+		conn, err := pgx.Connect(ctx, s.DSN)
+		if err == nil {
+			defer conn.Close(ctx)
+			c.Version = "PostgreSQL " + conn.PgConn().ParameterStatus("server_version") + ", " +
+				library("pgx", "github.com/jackc/pgx/v5")
+			_, err = conn.Exec(ctx, script)
 		}
+		if err != nil {
+			c.Stop()
+			return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
+		}
+		return c, nil
 	}
-	return pids
 }
 
 // openPostgresEngine opens clients of the engine lease/postgres.
-func openPostgresEngine(dsn string) load.Target {
+func openPostgresEngine(endpoints []string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
-		pool, err := openPool(ctx, dsn)
+		pool, err := openPool(ctx, endpoints[0])
 		if err != nil {
 			return nil, err
 		}

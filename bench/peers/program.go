@@ -4,60 +4,49 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"sync"
 )
 
-// benchModule is the module of the benchmark.
-const benchModule = "github.com/leased-project/leased/bench"
+// Modules that programs are built from: that of the benchmark, and ours.
+const benchModule, leasedModule = "github.com/leased-project/leased/bench", "github.com/leased-project/leased"
 
-// Program is a program that is built once, from a package of a module that bench
-// requires.
-type Program struct {
-	// Module has the folder, and its go.mod names the version of the package.
-	Module, Folder, Package string
-
-	mu   sync.Mutex
-	path string
+// build returns a [service].built that builds a package once for each dir. The go.mod in a folder of a module names its
+// version.
+func build(module, folder, pkg string) func(ctx context.Context, dir string) (string, error) {
+	return func(ctx context.Context, dir string) (string, error) {
+		file := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+"-program")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+		source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+		if err != nil {
+			return "", fmt.Errorf("find the source of %s: %w; run the benchmark in its folder", module, err)
+		}
+		command := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(string(bytes.TrimSpace(source)), folder),
+			"-o", file, pkg)
+		if text, err := command.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		}
+		return file, nil
+	}
 }
 
-// Given returns a program that is already built.
-func Given(path string) *Program { return &Program{path: path} }
-
-// Path returns the file of the program. The first call builds it in dir.
-func (p *Program) Path(ctx context.Context, dir string) (string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.path != "" {
-		return p.path, nil
+// firstLine returns a function that returns the first line that a program prints, without a prefix.
+func firstLine(prefix string, args ...string) func(c *Cluster) string {
+	return func(c *Cluster) string {
+		text, _ := exec.Command(c.program, args...).Output()
+		line, _, _ := strings.Cut(string(text), "\n")
+		return strings.TrimPrefix(line, prefix)
 	}
-	source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", p.Module).Output()
-	if err != nil {
-		return "", fmt.Errorf("find the source of %s: %w; run the benchmark in its folder", p.Module, err)
-	}
-	file := filepath.Join(dir, strings.ReplaceAll(p.Package, "/", "-")+"-program")
-	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(string(bytes.TrimSpace(source)), p.Folder),
-		"-o", file, p.Package)
-	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", p.Package, err, text)
-	}
-	p.path = file
-	return file, nil
 }
 
-// firstLine returns the first line of the output of a program, without a prefix.
-func firstLine(prefix, program string, args ...string) string {
-	text, _ := exec.Command(program, args...).Output()
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimPrefix(line, prefix)
-}
-
-// Library returns the name and version of a Go module that this program contains, such
+// library returns the name and version of a Go module that this program contains, such
 // as "redsync v4.18.1".
-func Library(name, module string) string {
+func library(name, module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
 			if dep.Path == module {

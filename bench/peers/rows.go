@@ -35,9 +35,9 @@ ON CONFLICT (name) DO NOTHING RETURNING token`
 )
 
 // openRows opens clients that take leases that are rows of a table, and poll while a lease is held.
-func openRows(dsn string) load.Target {
+func openRows(endpoints []string) load.Target {
 	return func(ctx context.Context) (load.Client, error) {
-		pool, err := openPool(ctx, dsn)
+		pool, err := openPool(ctx, endpoints[0])
 		return &table{pool, rand.Int64()}, err
 	}
 }

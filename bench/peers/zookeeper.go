@@ -17,7 +17,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/leased-project/leased/internal/load"
-	"github.com/leased-project/leased/internal/testserver"
 )
 
 const (
@@ -40,90 +39,60 @@ maxClientCnxns=0
 admin.enableServer=false
 `
 
-// zooKeeperKind returns ZooKeeper: three servers, and the lock recipe of the Go client library go-zookeeper/zk.
-//
-// The servers are those of the Debian package libzookeeper-java, started with java directly. They sync every
-// transaction to disk, which is their default.
-func zooKeeperKind() Kind {
-	return Kind{
-		Name:            "zookeeper",
-		Start:           startZooKeeper,
-		Attach:          attach(openZooKeeper),
-		ClientPerWorker: true,
-		WarmUp:          zooKeeperWarmUp,
-		Workloads:       []string{"W1", "W2", "W4"},
-	}
-}
-
-// zooKeeperCluster is three running servers.
-type zooKeeperCluster struct{ Cluster }
-
-var _ Killer = (*zooKeeperCluster)(nil)
-
-func startZooKeeper(ctx context.Context, dir string) (Peer, error) {
-	c := &zooKeeperCluster{}
-	return c, c.Launch(ctx, dir, "zookeeper", func(context.Context) error {
-		java, err := exec.LookPath("java")
-		if err != nil {
-			return fmt.Errorf("%w; run scripts/install-bench-peers", err)
-		}
+// zooKeeperService is three servers: those of the Debian package libzookeeper-java, started with java directly. They
+// sync every transaction to disk, which is their default.
+var zooKeeperService = service{
+	name: "zookeeper",
+	built: func(context.Context, string) (string, error) {
 		for archive := range strings.SplitSeq(classPath, ":") {
 			if _, err := os.Stat(archive); err != nil {
-				return fmt.Errorf("%w; run scripts/install-bench-peers", err)
+				return "", fmt.Errorf("%w; run scripts/install-bench-peers", err)
 			}
 		}
-		return c.startServers(java)
-	})
-}
-
-// startServers writes the configurations and starts the servers.
-func (c *zooKeeperCluster) startServers(java string) error {
-	addresses, err := testserver.FreeAddresses(3 * nodes)
-	if err != nil {
-		return err
-	}
-	c.Endpoints, c.open, c.ready = addresses[:nodes], openZooKeeper(addresses[:nodes]), c.awaitLeader
-	ensemble := ""
-	for i := range nodes {
-		_, election, _ := net.SplitHostPort(addresses[2*nodes+i])
-		ensemble += fmt.Sprintf("server.%d=%s:%s\n", i+1, addresses[nodes+i], election)
-	}
-	for i, endpoint := range c.Endpoints {
-		id := strconv.Itoa(i + 1)
-		data := filepath.Join(c.Dir, id)
-		if err := os.Mkdir(data, 0o700); err != nil {
-			return err
+		return exec.LookPath("java")
+	},
+	args: func(c *Cluster, i int) ([]string, error) {
+		host, port, _ := net.SplitHostPort(c.Endpoints[i])
+		data, file := filepath.Join(c.dir, nodeName(i)), filepath.Join(c.dir, nodeName(i)+".cfg")
+		text := fmt.Sprintf("%sdataDir=%s\nclientPortAddress=%s\nclientPort=%s\n", zooKeeperSettings, data, host, port)
+		for j, address := range c.internal[0] {
+			_, election, _ := net.SplitHostPort(c.internal[1][j])
+			text += fmt.Sprintf("server.%d=%s:%s\n", j+1, address, election)
 		}
-		if err := os.WriteFile(filepath.Join(data, "myid"), []byte(id), 0o600); err != nil {
-			return err
+		err := os.Mkdir(data, 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(i+1)), 0o600)
 		}
-		host, port, _ := net.SplitHostPort(endpoint)
-		file := filepath.Join(c.Dir, id+".cfg")
-		text := fmt.Sprintf("%sdataDir=%s\nclientPortAddress=%s\nclientPort=%s\n%s", zooKeeperSettings, data, host, port,
-			ensemble)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return err
-		}
-		if err := c.Add(id, java, heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-			"-cp", classPath, mainClass, file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitLeader waits until every server follows or leads, and then for a grant.
-func (c *zooKeeperCluster) awaitLeader(ctx context.Context) error {
-	if err := c.Wait(ctx, func(i int) error {
-		mode, err := stateOf(c.Endpoints[i], "Mode")
+		return []string{heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classPath, mainClass, file},
+			errors.Join(err, os.WriteFile(file, []byte(text), 0o600))
+	},
+	ready: func(_ context.Context, endpoint string) error {
+		mode, err := stateOf(endpoint, "Mode")
 		if err == nil && mode != "leader" && mode != "follower" {
 			err = errors.New("it neither leads nor follows")
 		}
 		return err
-	}); err != nil {
-		return err
-	}
-	return tryOnce(ctx, c.open)
+	},
+	grants: func(ctx context.Context, endpoints []string) error { return tryOnce(ctx, openZooKeeper(endpoints)) },
+	leads: func(_ context.Context, endpoint string) bool {
+		mode, _ := stateOf(endpoint, "Mode")
+		return mode == "leader"
+	},
+	version: func(c *Cluster) string {
+		version, _ := stateOf(c.Endpoints[0], "Zookeeper version")
+		version, _, _ = strings.Cut(version, ",")
+		version, _, _ = strings.Cut(version, "-") // the commit follows
+		java, _ := exec.Command("java", "-version").CombinedOutput()
+		line, _, _ := strings.Cut(string(java), "\n")
+		return fmt.Sprintf("%s on %s, %s", version, strings.ReplaceAll(line, `"`, ""),
+			library("go-zookeeper", "github.com/go-zookeeper/zk"))
+	},
+}
+
+// zooKeeperKind returns ZooKeeper: three servers, and the lock recipe of the Go client library go-zookeeper/zk.
+func zooKeeperKind() Kind {
+	return Kind{Name: "zookeeper", Start: zooKeeperService.start, Open: openZooKeeper, ClientPerWorker: true,
+		WarmUp: zooKeeperWarmUp, Workloads: []string{"W1", "W2", "W4"}}
 }
 
 // stateOf asks a server for its state, and returns one of the values.
@@ -147,25 +116,6 @@ func stateOf(endpoint, name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("ZooKeeper at %s has no %s in its state %q", endpoint, name, text)
-}
-
-// Version implements [Peer].
-func (c *zooKeeperCluster) Version() string {
-	version, _ := stateOf(c.Endpoints[0], "Zookeeper version")
-	version, _, _ = strings.Cut(version, ",")
-	version, _, _ = strings.Cut(version, "-") // the commit follows
-	java, _ := exec.Command("java", "-version").CombinedOutput()
-	line, _, _ := strings.Cut(string(java), "\n")
-	return fmt.Sprintf("%s on %s, %s", version, strings.ReplaceAll(line, `"`, ""),
-		Library("go-zookeeper", "github.com/go-zookeeper/zk"))
-}
-
-// KillLeader implements [Killer].
-func (c *zooKeeperCluster) KillLeader(context.Context) error {
-	return c.killFirst(func(i int) bool {
-		mode, _ := stateOf(c.Endpoints[i], "Mode")
-		return mode == "leader"
-	})
 }
 
 const (

@@ -194,16 +194,16 @@ func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *res
 
 // start starts the servers of a kind, and warms them up if they need it.
 func (b *bench) start(ctx context.Context, kind peers.Kind) (*target, error) {
-	peer, err := kind.Start(ctx, b.Dir)
+	cluster, err := kind.Start(ctx, b.Dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &target{kind: kind, peer: peer}
-	b.versions[kind.Name] = peer.Version()
+	t := &target{kind: kind, cluster: cluster, open: kind.Open(cluster.Endpoints)}
+	b.versions[kind.Name] = cluster.Version
 	if kind.WarmUp > 0 {
 		work := load.Work{Kind: load.Own, Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)}
-		if _, err := load.Run(ctx, peer.Open, work, load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
-			peer.Stop()
+		if _, err := load.Run(ctx, t.open, work, load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
+			cluster.Stop()
 			return nil, fmt.Errorf("warm up %s: %w", kind.Name, err)
 		}
 	}

@@ -19,16 +19,15 @@ import (
 
 // childSettings is what a child process does.
 type childSettings struct {
-	Holds            bool // it holds leases, instead of competing for one
-	Kind, Address    string
-	Workers, Clients int
-	Prefix           string
-	WarmUp, Length   time.Duration
+	Kind           string
+	Endpoints      []string
+	Work           load.Work
+	Prefix         string
+	WarmUp, Length time.Duration
 }
 
-// Child is the main function of a child process. It connects to running servers, writes a
-// line when it is ready, starts its workers when it reads one, and writes what it
-// measured.
+// Child is the main function of a child process. It connects to running servers, and writes a line when its clients are
+// open, or when it holds all leases of a [load.Hold]. It goes on when its input ends, and writes what it measured.
 func Child(ctx context.Context, kinds []peers.Kind, text string, in io.Reader, out io.Writer) error {
 	var c childSettings
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -38,20 +37,19 @@ func Child(ctx context.Context, kinds []peers.Kind, text string, in io.Reader, o
 	if i < 0 {
 		return fmt.Errorf("there is no target %q", c.Kind)
 	}
-	target, err := kinds[i].Attach(c.Address)
-	if err != nil {
+	ready := func() {
+		fmt.Fprintln(out, "ready")
+		_, _ = io.Copy(io.Discard, in) // ends too if the parent has died
+	}
+	target := kinds[i].Open(c.Endpoints)
+	options := load.Options{Prefix: c.Prefix, WarmUp: c.WarmUp, Length: c.Length}
+	if c.Work.Kind == load.Hold {
+		options.End, options.Abandon = ready, true
+		_, err := load.Run(ctx, target, c.Work, options)
 		return err
 	}
-	if c.Holds {
-		return holdOrders(ctx, target, in, out)
-	}
-	options := load.Options{Prefix: c.Prefix, WarmUp: c.WarmUp, Length: c.Length, Ready: func() {
-		fmt.Fprintln(out, "ready")
-		_, _ = bufio.NewReader(in).ReadString('\n') // ends too if the parent has died
-	}}
-	noServers := func() []int { return nil }
-	work := load.Work{Kind: load.Contended, Workers: c.Workers, Clients: c.Clients}
-	p, err := contend(ctx, target, work, options, meter.New(noServers))
+	options.Ready = ready
+	p, err := contend(ctx, target, c.Work, options, meter.New(func() []int { return nil }))
 	if err != nil {
 		return err
 	}
@@ -66,15 +64,12 @@ type child struct {
 }
 
 // contendInProcesses runs the workers in child processes, which all start at once.
-func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, processes int,
+func (b *bench) contendInProcesses(ctx context.Context, t *target, work load.Work, processes int,
 	m *meter.Meter) (parts []part, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the children if one fails
 	defer cancel()
 	options := b.options("W2")
-	settings := childSettings{
-		Kind: t.kind.Name, Address: t.peer.Address(), Workers: workers, Clients: t.clients(workers),
-		Prefix: options.Prefix, WarmUp: options.WarmUp, Length: options.Length,
-	}
+	settings := childSettings{Work: work, Prefix: options.Prefix, WarmUp: options.WarmUp, Length: options.Length}
 	var children []*child
 	defer func() {
 		if err != nil {
@@ -85,15 +80,15 @@ func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, proc
 		}
 	}()
 	for range processes {
-		c, err := startChild(ctx, settings)
+		c, err := t.startChild(ctx, settings)
 		if err != nil {
 			return nil, err
 		}
 		children = append(children, c)
 	}
 	for _, c := range children {
-		if _, err := c.out.ReadString('\n'); err != nil {
-			return nil, fmt.Errorf("wait until a process is ready: %w", err)
+		if err := c.awaitReady(); err != nil {
+			return nil, err
 		}
 	}
 	for _, c := range children {
@@ -113,8 +108,9 @@ func (b *bench) contendInProcesses(ctx context.Context, t *target, workers, proc
 	return parts, nil
 }
 
-// startChild starts this program again as a child, which ends with ctx.
-func startChild(ctx context.Context, settings childSettings) (*child, error) {
+// startChild starts this program again as a child of the target, which ends with ctx.
+func (t *target) startChild(ctx context.Context, settings childSettings) (*child, error) {
+	settings.Kind, settings.Endpoints = t.kind.Name, t.cluster.Endpoints
 	text, err := json.Marshal(settings)
 	if err != nil {
 		return nil, err
@@ -134,4 +130,12 @@ func startChild(ctx context.Context, settings childSettings) (*child, error) {
 		return nil, err
 	}
 	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+// awaitReady waits for the line that a child writes.
+func (c *child) awaitReady() error {
+	if _, err := c.out.ReadString('\n'); err != nil {
+		return fmt.Errorf("wait until a process is ready: %w", err)
+	}
+	return nil
 }

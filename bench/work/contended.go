@@ -45,16 +45,17 @@ func contend(ctx context.Context, t load.Target, work load.Work, options load.Op
 // release does not count.
 func measureContended(ctx context.Context, b *bench, t *target, s *results.Sample) error {
 	workers, processes := s.Params["workers"], s.Params["processes"]
-	m := meter.New(t.peer.Pids)
+	m := meter.New(t.cluster.Pids)
 	var parts []part
 	var err error
+	workers /= processes
+	work := load.Work{Kind: load.Contended, Workers: workers, Clients: t.clients(workers)}
 	if processes == 1 {
 		var p part
-		work := load.Work{Kind: load.Contended, Workers: workers, Clients: t.clients(workers)}
-		p, err = contend(ctx, t.peer.Open, work, b.options(s.Work), m)
+		p, err = contend(ctx, t.open, work, b.options(s.Work), m)
 		parts = []part{p}
 	} else {
-		parts, err = b.contendInProcesses(ctx, t, workers/processes, processes, m)
+		parts, err = b.contendInProcesses(ctx, t, work, processes, m)
 	}
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
-	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
 	"github.com/leased-project/leased/internal/load"
 )
@@ -53,12 +52,11 @@ func measureWaiters(ctx context.Context, b *bench, t *target, s *results.Sample)
 
 // measureBatch measures the operations per log entry over the number of workers.
 func measureBatch(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	members := t.peer.(*peers.Leased)
-	leader, err := members.Leader(ctx)
+	leader, err := t.cluster.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := metrics(ctx, members.Endpoints[leader])
+	before, err := metrics(ctx, t.cluster.Endpoints[leader])
 	if err != nil {
 		return err
 	}
@@ -66,7 +64,7 @@ func measureBatch(ctx context.Context, b *bench, t *target, s *results.Sample) e
 	if _, err := t.load(ctx, s, work, b.options(s.Work), nil); err != nil {
 		return err
 	}
-	after, err := metrics(ctx, members.Endpoints[leader])
+	after, err := metrics(ctx, t.cluster.Endpoints[leader])
 	if err != nil {
 		return err
 	}
@@ -83,22 +81,22 @@ func measureBatch(ctx context.Context, b *bench, t *target, s *results.Sample) e
 // connection and a lease.
 func measureSessions(ctx context.Context, b *bench, t *target, s *results.Sample) error {
 	size := s.Params["sessions"]
-	return b.measureBeside(ctx, t, s, order{Sessions: size, Leases: size})
+	return b.measureBeside(ctx, t, s, size, size)
 }
 
 // measureLeases measures the rate and the memory over the number of leases of one session, and the pause that a
 // snapshot of them causes.
 func measureLeases(ctx context.Context, b *bench, t *target, s *results.Sample) error {
 	// The leases of the workers count too: the members allow a user a million by default.
-	if err := b.measureBeside(ctx, t, s, order{Sessions: 1, Leases: s.Params["leases"] - curveWorkers}); err != nil {
+	if err := b.measureBeside(ctx, t, s, 1, s.Params["leases"]-curveWorkers); err != nil {
 		return err
 	}
 	return b.measurePause(ctx, t, s)
 }
 
-// measureBeside measures workers with locks of their own while a holder keeps others.
-func (b *bench) measureBeside(ctx context.Context, t *target, s *results.Sample, o order) error {
-	if err := t.hold(o); err != nil {
+// measureBeside measures workers with locks of their own while holders keep others.
+func (b *bench) measureBeside(ctx context.Context, t *target, s *results.Sample, sessions, leases int) error {
+	if err := t.hold(sessions, leases); err != nil {
 		return err
 	}
 	work := load.Work{Kind: load.Own, Workers: curveWorkers, Clients: 1}
@@ -116,7 +114,7 @@ func measureNodes(ctx context.Context, b *bench, t *target, s *results.Sample) e
 // work; it may be nil.
 func (t *target) load(ctx context.Context, s *results.Sample, work load.Work, options load.Options,
 	atEnd func() error) (load.Result, error) {
-	m := meter.New(t.peer.Pids)
+	m := meter.New(t.cluster.Pids)
 	var failed error
 	options.Begin, options.End = m.Begin, func() {
 		m.End()
@@ -124,18 +122,18 @@ func (t *target) load(ctx context.Context, s *results.Sample, work load.Work, op
 			failed = atEnd()
 		}
 	}
-	result, err := load.Run(ctx, t.peer.Open, work, options)
+	result, err := load.Run(ctx, t.open, work, options)
 	fill(s, result, m.Usage())
 	return result, errors.Join(err, failed)
 }
 
 // memory stores the memory of the leader, and the mean of the other members.
 func (t *target) memory(ctx context.Context, s *results.Sample) error {
-	leader, err := t.peer.(*peers.Leased).Leader(ctx)
+	leader, err := t.cluster.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	followers, pids := 0.0, t.peer.Pids()
+	followers, pids := 0.0, t.cluster.Pids()
 	for i, pid := range pids {
 		if i == leader {
 			s.Figures[results.MemoryTotalLeader] = float64(meter.Memory(pid))

@@ -1,13 +1,13 @@
 package work
 
 import (
-	"bytes"
+	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,20 +37,6 @@ func TestPauseWithoutGrants(t *testing.T) {
 	}
 }
 
-func TestInParallel(t *testing.T) {
-	var sum atomic.Int64
-	if err := inParallel(4, 100, func(i int) error { sum.Add(int64(i)); return nil }); err != nil || sum.Load() != 4950 {
-		t.Errorf("sum %d, error %v", sum.Load(), err)
-	}
-	failed := errors.New("full")
-	if err := inParallel(2, 1000, func(int) error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("error %v, want %v", err, failed)
-	}
-	if err := inParallel(4, -1, func(int) error { return failed }); err != nil {
-		t.Errorf("error %v without work", err)
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
@@ -75,13 +61,13 @@ func TestLimited(t *testing.T) {
 // A service that grants a lock twice at once is noticed.
 func TestExclusion(t *testing.T) {
 	for _, kind := range []string{"memory", "broken"} {
-		peer := peers.Peer(&memory{})
+		open := (&memory{}).Open
 		if kind == "broken" {
-			peer = &twice{memory{}}
+			open = (&twice{memory{}}).Open
 		}
 		s := results.Sample{Work: "exclusion", Params: params{"workers": 4}, Figures: map[string]float64{}}
 		b := &bench{Settings: Settings{Length: 100 * time.Millisecond}}
-		err := measureExclusion(t.Context(), b, &target{peer: peer}, &s)
+		err := measureExclusion(t.Context(), b, &target{cluster: &peers.Cluster{}, open: open}, &s)
 		require.Equal(t, kind == "broken", err != nil, "%s: %v", kind, err)
 	}
 }
@@ -95,10 +81,21 @@ func (m *twice) Acquire(context.Context, string) (load.Held, error) {
 	return load.Held{Token: 1, Release: func(context.Context) error { return nil }}, nil
 }
 
-// A holder carries out orders and reports the first error.
-func TestHoldOrders(t *testing.T) {
-	var out bytes.Buffer
-	orders := strings.NewReader(`{"Sessions":2,"Leases":1}{"Sessions":2,"Leases":1}`)
-	require.NoError(t, holdOrders(t.Context(), new(memory).Open, orders, &out))
-	require.Equal(t, "\"\"\n\"\"\n", out.String())
+// A holder says when it holds all leases, and keeps them until its input ends.
+func TestHolder(t *testing.T) {
+	text, err := json.Marshal(childSettings{Kind: "a", Work: load.Work{Kind: load.Hold, Workers: 1, Clients: 1, Leases: 1}})
+	require.NoError(t, err)
+	kind := memoryKind("a", new([]string))
+	service := new(memory)
+	kind.Open = func([]string) load.Target { return service.Open }
+	out, ready := io.Pipe()
+	in, input := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Child(t.Context(), []peers.Kind{kind}, string(text), in, ready) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+	require.False(t, service.lock.TryLock(), "the lease is held")
+	require.NoError(t, input.Close())
+	require.NoError(t, <-ended)
 }

@@ -20,10 +20,6 @@ const failoverTime = 20 * time.Second
 // time to the next grant, and until every worker had a grant again. Only grants that were
 // requested after the kill count.
 func measureFailover(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	killer, ok := t.peer.(peers.Killer)
-	if !ok {
-		return fmt.Errorf("%s has no leader that can be killed", t.kind.Name)
-	}
 	workers := s.Params["workers"]
 	running, cancel := context.WithTimeout(ctx, failoverTime)
 	defer cancel()
@@ -35,11 +31,11 @@ func measureFailover(ctx context.Context, b *bench, t *target, s *results.Sample
 	options.Ready = func() {
 		go func() {
 			defer cancel()
-			failed = f.kill(running, killer, killAfter)
+			failed = f.kill(running, t.cluster, killAfter)
 		}()
 	}
 	work := load.Work{Kind: load.Own, Workers: workers, Clients: t.clients(workers)}
-	result, err := load.Run(running, t.peer.Open, work, options)
+	result, err := load.Run(running, t.open, work, options)
 	if !f.done() {
 		return errors.Join(fmt.Errorf("not every worker of %s had a grant after the kill", t.kind.Name), failed, err)
 	}
@@ -49,7 +45,7 @@ func measureFailover(ctx context.Context, b *bench, t *target, s *results.Sample
 	s.Note = result.FirstError
 	restoring, stop := context.WithTimeout(ctx, failoverTime)
 	defer stop()
-	return killer.Restore(restoring)
+	return t.cluster.Restore(restoring)
 }
 
 // failover is the first grants after a kill.
@@ -63,11 +59,11 @@ type failover struct {
 }
 
 // kill kills the leader after a time, and waits until all workers had a grant.
-func (f *failover) kill(ctx context.Context, killer peers.Killer, after time.Duration) error {
+func (f *failover) kill(ctx context.Context, cluster *peers.Cluster, after time.Duration) error {
 	if err := engine.Sleep(ctx, after); err != nil {
 		return err
 	}
-	if err := killer.KillLeader(ctx); err != nil {
+	if err := cluster.KillLeader(ctx); err != nil {
 		return fmt.Errorf("kill the leader: %w", err)
 	}
 	f.mu.Lock()

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leased-project/leased/bench/meter"
-	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
 	"github.com/leased-project/leased/internal/load"
 )
@@ -22,7 +20,7 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 		s.Params["leases"] = min(limit, s.Params["leases"])
 	}
 	leases := s.Params["leases"]
-	before, err := memoryOf(ctx, t.peer)
+	before, err := t.cluster.Memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -31,7 +29,7 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 	options := load.Options{Prefix: s.Work + "/", Abandon: true}
 	result, err := t.load(ctx, s, work, options, func() (err error) {
 		time.Sleep(settleTime)
-		grown, err = memoryOf(ctx, t.peer)
+		grown, err = t.cluster.Memory(ctx)
 		return err
 	})
 	if err != nil {
@@ -52,17 +50,4 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 		s.Figures[results.MemoryFollower] = float64(sum) / float64(len(others)) / float64(leases)
 	}
 	return nil
-}
-
-// memoryOf returns the memory of each server.
-func memoryOf(ctx context.Context, peer peers.Peer) (bytes []int64, err error) {
-	if leased, ok := peer.(*peers.Leased); ok {
-		if bytes, err = leased.Memory(ctx); bytes != nil || err != nil {
-			return bytes, err
-		}
-	}
-	for _, pid := range peer.Pids() {
-		bytes = append(bytes, meter.Memory(pid))
-	}
-	return bytes, nil
 }

@@ -63,8 +63,7 @@ func (p *pause) within(do func() error) (longest, elapsed time.Duration, err err
 // measurePause measures the longest time without a grant while the leader takes a snapshot, and without one. It makes
 // a sample of its own.
 func (b *bench) measurePause(ctx context.Context, t *target, s *results.Sample) error {
-	members := t.peer.(*peers.Leased)
-	leader, err := members.Leader(ctx)
+	leader, err := t.cluster.Leader(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (b *bench) measurePause(ctx context.Context, t *target, s *results.Sample) 
 	p, done := &pause{}, make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
-		_, err := load.Run(working, t.peer.Open, load.Work{Kind: load.Own, Workers: pauseWorkers, Clients: 1},
+		_, err := load.Run(working, t.open, load.Work{Kind: load.Own, Workers: pauseWorkers, Clients: 1},
 			load.Options{WarmUp: b.Length / 3, Length: time.Hour, Begin: func() { close(begun) }, Granted: p.granted})
 		done <- err
 	}()
@@ -83,11 +82,11 @@ func (b *bench) measurePause(ctx context.Context, t *target, s *results.Sample) 
 		done <- nil
 		return errors.Join(errors.New("the workers did not begin"), err)
 	}
-	m := meter.New(t.peer.Pids)
+	m := meter.New(t.cluster.Pids)
 	m.Begin()
 	var seconds, bytes float64
 	with, window, err := p.within(func() (err error) {
-		seconds, bytes, err = snapshot(ctx, members, leader)
+		seconds, bytes, err = snapshot(ctx, t.cluster, leader)
 		return err
 	})
 	if err != nil {
@@ -107,7 +106,7 @@ func (b *bench) measurePause(ctx context.Context, t *target, s *results.Sample) 
 // snapshot makes a member take a snapshot, and returns how many seconds it took and its size. The member would also
 // send the snapshot, which is not measured: the call ends when the member's metrics show that the snapshot is on
 // disk.
-func snapshot(ctx context.Context, members *peers.Leased, member int) (seconds, bytes float64, err error) {
+func snapshot(ctx context.Context, members *peers.Cluster, member int) (seconds, bytes float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	const count, sum = "leased_raft_snapshot_seconds_count", "leased_raft_snapshot_seconds_sum"

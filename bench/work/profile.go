@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
-	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
 	"github.com/leased-project/leased/internal/load"
 )
@@ -20,18 +19,17 @@ import (
 // measureProfile takes the CPU profiles of the client, the leader and a follower while workers use locks of their
 // own, and makes a sample of each, with the time by layer.
 func measureProfile(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	members := t.peer.(*peers.Leased)
-	leader, err := members.Leader(ctx)
+	leader, err := t.cluster.Leader(ctx)
 	if err != nil {
 		return err
 	}
 	r := &recorder{folder: cmp.Or(b.Keep, b.Dir), workers: s.Params["workers"], length: b.Length,
-		servers: map[string]string{"leader": members.Profiles[leader],
-			"follower": members.Profiles[(leader+1)%len(members.Profiles)]}}
-	m := meter.New(t.peer.Pids)
+		servers: map[string]string{"leader": t.cluster.Profiles[leader],
+			"follower": t.cluster.Profiles[(leader+1)%len(t.cluster.Profiles)]}}
+	m := meter.New(t.cluster.Pids)
 	options := load.Options{WarmUp: time.Second, Length: b.Length + time.Second,
 		Begin: func() { m.Begin(); r.begin(ctx) }, End: func() { m.End(); r.end() }}
-	result, err := load.Run(ctx, t.peer.Open, load.Work{Kind: load.Own, Workers: r.workers, Clients: 1}, options)
+	result, err := load.Run(ctx, t.open, load.Work{Kind: load.Own, Workers: r.workers, Clients: 1}, options)
 	if err := errors.Join(err, r.err); err != nil {
 		return err
 	}

@@ -85,11 +85,11 @@ func TestTable(t *testing.T) {
 // memoryKind is a service in the memory of this process.
 func memoryKind(name string, starts *[]string) peers.Kind {
 	return peers.Kind{
-		Name:   name,
-		Attach: func(string) (load.Target, error) { return new(memory).Open, nil },
-		Start: func(context.Context, string) (peers.Peer, error) {
+		Name: name,
+		Open: func([]string) load.Target { return new(memory).Open },
+		Start: func(context.Context, string) (*peers.Cluster, error) {
 			*starts = append(*starts, name)
-			return &memory{}, nil
+			return &peers.Cluster{Version: "1"}, nil
 		},
 	}
 }
@@ -97,10 +97,6 @@ func memoryKind(name string, starts *[]string) peers.Kind {
 type memory struct{ lock sync.Mutex }
 
 func (m *memory) Open(context.Context) (load.Client, error) { return m, nil }
-func (m *memory) Address() string                           { return "" }
-func (m *memory) Pids() []int                               { return nil }
-func (m *memory) Version() string                           { return "1" }
-func (m *memory) Stop()                                     {}
 func (m *memory) Close(context.Context) error               { return nil }
 
 func (m *memory) Acquire(context.Context, string) (load.Held, error) {
@@ -149,7 +145,7 @@ func TestDisturbedRoundsAreRepeated(t *testing.T) {
 func TestRunWithoutServers(t *testing.T) {
 	t.Parallel()
 	var starts, notes []string
-	broken := peers.Kind{Name: "broken", Start: func(context.Context, string) (peers.Peer, error) {
+	broken := peers.Kind{Name: "broken", Start: func(context.Context, string) (*peers.Cluster, error) {
 		starts = append(starts, "broken")
 		return nil, errors.New("not installed\nmore")
 	}}
@@ -173,7 +169,8 @@ func TestRunWithoutServers(t *testing.T) {
 
 func TestChild(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(childSettings{Kind: "a", Workers: 3, Clients: 1, Length: 10 * time.Millisecond})
+	text, err := json.Marshal(childSettings{Kind: "a", Length: 10 * time.Millisecond,
+		Work: load.Work{Kind: load.Contended, Workers: 3, Clients: 1}})
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, Child(t.Context(), []peers.Kind{memoryKind("a", new([]string))}, string(text),

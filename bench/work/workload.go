@@ -8,6 +8,7 @@ import (
 
 	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
+	"github.com/leased-project/leased/internal/load"
 )
 
 // params are the sizes of a measurement, such as "workers": 16.
@@ -31,8 +32,9 @@ type workload struct {
 // target is a service that is measured.
 type target struct {
 	kind    peers.Kind
-	peer    peers.Peer
-	holders []*holder
+	cluster *peers.Cluster
+	open    load.Target
+	holders []*child
 }
 
 // clients returns the number of clients that users of the service have.
@@ -67,6 +69,7 @@ var workloads = []workload{
 	{name: "batch", what: "operations per log entry over the workers", named: true,
 		cases: each("workers", 1, 4, 16, 64, 256, 1024), measure: measureBatch},
 	{name: "sessions", what: "rate and memory over the sessions", named: true,
+		fresh: true,
 		cases: each("sessions", 1, 10, 100, 1000, 10_000), measure: measureSessions},
 	{name: "nodes", what: "efficiency mode and redsync over the Redis nodes", named: true,
 		cases: each("nodes", 1, 3, 5, 7), measure: measureNodes,
@@ -75,7 +78,7 @@ var workloads = []workload{
 			redsync.Name = "redsync"
 			return []peers.Kind{peers.Efficiency(program, sizes["nodes"]), redsync}
 		}},
-	{name: "leases", what: "rate, memory and pause by a snapshot over the leases held", named: true,
+	{name: "leases", what: "rate, memory and pause by a snapshot over the leases held", named: true, fresh: true,
 		cases: each("leases", 1000, 10_000, 100_000, 1_000_000), measure: measureLeases},
 	{name: "profile", what: "processor time by layer", named: true,
 		cases: each("workers", 1, 16, 256), measure: measureProfile},
