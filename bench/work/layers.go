@@ -1,14 +1,12 @@
 package work
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
+	"os"
 	"strings"
-	"time"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/leased-project/leased/bench/results"
 )
@@ -31,39 +29,31 @@ var layers = []layer{
 	{results.LeasedShare, []string{"github.com/leased-project/leased/"}},
 }
 
-// readShares returns the share of each layer in a profile. A function counts with the time that is
+// readShares returns the share of each layer in the processor time of a profile. A function counts with the time that is
 // spent in it, without the functions that it calls.
-func readShares(ctx context.Context, file string) (map[string]float64, error) {
-	text, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount=1000000", "-nodefraction=0",
-		"-edgefraction=0", file).Output()
+func readShares(file string) (map[string]float64, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
-		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("%w: %s", err, failed.Stderr)
-		}
+		return nil, err
+	}
+	taken, err := profile.ParseData(data)
+	if err != nil {
 		return nil, fmt.Errorf("read the profile %s: %w", file, err)
 	}
-	return shares(text)
+	return shares(taken)
 }
 
-// shares adds up the table that 'go tool pprof -top' prints.
-func shares(text []byte) (map[string]float64, error) {
-	found := map[string]float64{}
-	total, inTable := 0.0, false
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if !inTable {
-			inTable = len(fields) > 0 && fields[0] == "flat"
-			continue
+// shares adds up the time of the samples of a profile.
+func shares(taken *profile.Profile) (map[string]float64, error) {
+	found, total := map[string]float64{}, 0.0
+	for _, s := range taken.Sample {
+		function := ""
+		if len(s.Location) > 0 && len(s.Location[0].Line) > 0 {
+			function = s.Location[0].Line[0].Function.Name
 		}
-		if len(fields) < 6 {
-			continue
-		}
-		flat, err := time.ParseDuration(strings.Replace(fields[0], "mins", "m", 1))
-		if err != nil && fields[0] != "0" {
-			return nil, fmt.Errorf("read the time %q: %w", fields[0], err)
-		}
-		found[layerOf(strings.Join(fields[5:], " "))] += flat.Seconds()
-		total += flat.Seconds()
+		time := float64(s.Value[len(s.Value)-1]) // the first value is the number of samples
+		found[layerOf(function)] += time
+		total += time
 	}
 	if total == 0 {
 		return nil, errors.New("the profile is empty")

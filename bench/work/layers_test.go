@@ -3,28 +3,29 @@ package work
 import (
 	"testing"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/bench/results"
 )
 
 func TestSharesAddUpByLayer(t *testing.T) {
-	const text = `File: leased
-Type: cpu
-Duration: 10s, Total samples = 2s (20%)
-      flat  flat%   sum%        cum   cum%
-     0.50s 25.00% 25.00%      0.50s 25.00%  internal/runtime/syscall/linux.Syscall6
-     500ms 25.00% 50.00%      0.50s 25.00%  runtime.mallocgc
-     0.60s 30.00% 80.00%      0.60s 30.00%  github.com/leased-project/leased/raftstore.(*committer).run (inline)
-     0.40s 20.00%   100%      0.40s 20.00%  strings.Clone
-         0     0%   100%      0.40s 20.00%  main.main
-`
-	got, err := shares([]byte(text))
+	taken := &profile.Profile{}
+	for function, micros := range map[string]int64{"internal/runtime/syscall/linux.Syscall6": 500, "runtime.mallocgc": 500,
+		"github.com/leased-project/leased/raftstore.(*committer).run": 600, "strings.Clone": 300, "": 100} {
+		leaf, caller := &profile.Location{}, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: "main"}}}}
+		if function != "" { // it is unknown
+			leaf.Line = []profile.Line{{Function: &profile.Function{Name: function}}}
+		}
+		taken.Sample = append(taken.Sample, &profile.Sample{Location: []*profile.Location{leaf, caller},
+			Value: []int64{1, 1000 * micros}})
+	}
+	got, err := shares(taken)
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, got[results.SystemShare], 1e-9)
 	require.InDelta(t, 0.25, got[results.RuntimeShare], 1e-9)
 	require.InDelta(t, 0.3, got[results.LeasedShare], 1e-9)
 	require.InDelta(t, 0.2, got[results.OtherShare], 1e-9)
-	_, err = shares([]byte("no table"))
+	_, err = shares(&profile.Profile{})
 	require.Error(t, err)
 }

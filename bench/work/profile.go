@@ -35,7 +35,7 @@ func measureProfile(ctx context.Context, b *bench, t *target, s *results.Sample)
 	}
 	fill(s, result, m.Usage())
 	for process, file := range r.files {
-		shares, err := readShares(ctx, file)
+		shares, err := readShares(file)
 		if err != nil {
 			return err
 		}
