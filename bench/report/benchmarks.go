@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/leased-project/leased/bench/results"
 )
 
 // benchmark is the values of a Go benchmark, by unit.
@@ -58,7 +60,7 @@ func readBenchmarks(file string) (all []benchmark, err error) {
 
 // gateTable returns the benchmarks that compare a gated write with a plain one.
 func (d *document) gateTable() string {
-	micros := func(v float64) string { return number(v / 1000) }
+	micros := func(v float64) string { return results.Number(v / 1000) }
 	var rows [][]string
 	for _, b := range d.benchmarks {
 		if len(b.values[latencyRatio]) > 0 {
@@ -76,7 +78,7 @@ func (d *document) benchmarkTable() string {
 	for _, b := range d.benchmarks {
 		if len(b.values["ns/op"]) > 0 && len(b.values[latencyRatio]) == 0 {
 			rows = append(rows, []string{"`" + b.pkg + "`", b.name,
-				b.cell("ns/op", number), b.cell("B/op", number), b.cell("allocs/op", number)})
+				b.cell("ns/op", results.Number), b.cell("B/op", results.Number), b.cell("allocs/op", results.Number)})
 		}
 	}
 	return markdown("package | benchmark | ns per operation | bytes allocated | allocations", rows)
@@ -84,5 +86,5 @@ func (d *document) benchmarkTable() string {
 
 // cell returns the spread of the values with a unit.
 func (b benchmark) cell(unit string, format func(float64) string) string {
-	return cell(newSpread(b.values[unit]), format)
+	return cell(results.NewSpread(b.values[unit]), format)
 }

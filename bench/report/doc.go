@@ -8,7 +8,7 @@
 //
 // The plots are drawn by gonum.org/v1/plot (docs/adr/0034-libraries-or-our-own-code.md).
 //
-// The nouns, in reading order: summary, the values of all runs; spread, a median with its range; workload,
+// The nouns, in reading order: summary, the values of all runs; results.Spread, a median with its range; workload,
 // how a table and a plot look; goal, a bound that a figure should reach; loss, a figure in which a peer is
 // ahead; document, the functions of the template.
 package main

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/leased-project/leased/bench/results"
+import (
+	"fmt"
+
+	"github.com/leased-project/leased/bench/results"
+)
 
 // figure is how a figure is shown.
 type figure struct {
@@ -12,26 +16,26 @@ type figure struct {
 
 // figures are the known figures; others are shown under their name.
 var figures = map[string]figure{
-	results.Rate:                {"pairs/s", true, number},
-	results.P50:                 {"acquire p50, ms", false, number},
-	results.P99:                 {"acquire p99, ms", false, number},
-	results.PairP50:             {"pair p50, ms", false, number},
-	results.PairP99:             {"pair p99, ms", false, number},
-	results.CPU:                 {"CPU ms per 1,000 pairs", false, number},
-	results.CPUServers:          {"of which servers", false, number},
-	results.Fairness:            {"most/fewest grants of a worker", false, number},
-	results.Errors:              {"errors", false, number},
-	results.TakeSeconds:         {"time to take all, s", false, number},
-	results.MemoryLeader:        {"bytes per lease, leader", false, number},
-	results.MemoryFollower:      {"bytes per lease, follower", false, number},
-	results.FailoverMillis:      {"to the first grant, ms", false, number},
-	results.LastMillis:          {"to the last worker's grant, ms", false, number},
+	results.Rate:                {"pairs/s", true, results.Number},
+	results.P50:                 {"acquire p50, ms", false, results.Number},
+	results.P99:                 {"acquire p99, ms", false, results.Number},
+	results.PairP50:             {"pair p50, ms", false, results.Number},
+	results.PairP99:             {"pair p99, ms", false, results.Number},
+	results.CPU:                 {"CPU ms per 1,000 pairs", false, results.Number},
+	results.CPUServers:          {"of which servers", false, results.Number},
+	results.Fairness:            {"most/fewest grants of a worker", false, results.Number},
+	results.Errors:              {"errors", false, results.Number},
+	results.TakeSeconds:         {"time to take all, s", false, results.Number},
+	results.MemoryLeader:        {"bytes per lease, leader", false, results.Number},
+	results.MemoryFollower:      {"bytes per lease, follower", false, results.Number},
+	results.FailoverMillis:      {"to the first grant, ms", false, results.Number},
+	results.LastMillis:          {"to the last worker's grant, ms", false, results.Number},
 	results.MemoryTotalLeader:   {"memory of the leader", false, mebibytes},
 	results.MemoryTotalFollower: {"memory of a follower", false, mebibytes},
-	results.EntryOperations:     {"operations per log entry", true, number},
-	results.PauseMillis:         {"longest time without a grant while the snapshot is taken, ms", false, number},
-	results.QuietMillis:         {"the same without a snapshot, ms", false, number},
-	results.SnapshotMillis:      {"time to take it, ms", false, number},
+	results.EntryOperations:     {"operations per log entry", true, results.Number},
+	results.PauseMillis:         {"longest time without a grant while the snapshot is taken, ms", false, results.Number},
+	results.QuietMillis:         {"the same without a snapshot, ms", false, results.Number},
+	results.SnapshotMillis:      {"time to take it, ms", false, results.Number},
 	results.SnapshotBytes:       {"size", false, mebibytes},
 }
 
@@ -40,5 +44,14 @@ func figureOf(name string) figure {
 	if f, ok := figures[name]; ok {
 		return f
 	}
-	return figure{label: name, format: number}
+	return figure{label: name, format: results.Number}
 }
+
+// times prints a ratio.
+func times(v float64) string { return results.Number(v) + "x" }
+
+// percent prints a share with one decimal.
+func percent(v float64) string { return fmt.Sprintf("%.1f %%", v) }
+
+// mebibytes prints a number of bytes in MiB.
+func mebibytes(v float64) string { return results.Number(v/(1<<20)) + " MiB" }

@@ -131,22 +131,22 @@ func (s *summary) headlineTable() string {
 		if g.least {
 			better = "more is better"
 		}
-		rows = append(rows, []string{g.text, label(g.peer), got.format(times), better})
+		rows = append(rows, []string{g.text, label(g.peer), got.Format(times), better})
 	}
 	return markdown("work | peer | leased to it | ", rows)
 }
 
 // measure returns the ratio, or the value, and whether it reaches the bound.
-func (s *summary) measure(g goal) (spread, outcome) {
+func (s *summary) measure(g goal) (results.Spread, outcome) {
 	ours := s.values(g.work, g.ours, g.what, g.at)
 	got := ours.all()
 	if g.peer != "" {
 		got = ratio(ours, s.values(g.work, g.peer, g.what, g.at))
 	}
 	switch {
-	case got.count == 0:
+	case got.Count == 0:
 		return got, missing
-	case g.least && got.median >= g.bound, !g.least && got.median <= g.bound:
+	case g.least && got.Median >= g.bound, !g.least && got.Median <= g.bound:
 		return got, reached
 	default:
 		return got, missed
@@ -160,7 +160,7 @@ func (s *summary) goalTable() string {
 	for _, g := range goals {
 		got, o := s.measure(g)
 		counts[o]++
-		format, unit, against := number, "", ""
+		format, unit, against := results.Number, "", ""
 		if g.peer != "" {
 			format, unit, against = times, "x", " "+label(g.peer)
 		}
@@ -169,7 +169,7 @@ func (s *summary) goalTable() string {
 			word = "at least "
 		}
 		bound := fmt.Sprintf("%s%g%s%s", word, g.bound, unit, against)
-		rows = append(rows, []string{g.text, bound, got.format(format), s.verdict(g, o)})
+		rows = append(rows, []string{g.text, bound, got.Format(format), s.verdict(g, o)})
 	}
 	return markdown("work | goal | measured | reached", rows) +
 		fmt.Sprintf("\n%d of %d goals are reached, %d are not, and %d were not measured.\n",

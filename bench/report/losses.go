@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/leased-project/leased/bench/results"
 )
 
 // loss is a figure in which a peer is ahead.
 type loss struct {
 	work, ours, peer, what string
 	at                     params
-	ratio                  spread
+	ratio                  results.Spread
 	behind                 float64 // factor by which leased is worse, above 1
 }
 
@@ -50,11 +52,11 @@ func (s *summary) lossesIn(work, what string, at params) (found []loss) {
 				continue
 			}
 			r := ratio(s.values(work, ours, what, at), s.values(work, peer, what, at))
-			behind := r.median
+			behind := r.Median
 			if figureOf(what).more && behind > 0 {
 				behind = 1 / behind
 			}
-			if r.count > 0 && behind > 1 {
+			if r.Count > 0 && behind > 1 {
 				found = append(found, loss{work, ours, peer, what, at, r, behind})
 			}
 		}
@@ -73,7 +75,7 @@ func (s *summary) lossTable() string {
 		w := workloads[l.work]
 		shortTitle, _, _ := strings.Cut(workTitle(l.work), ":")
 		rows = append(rows, []string{shortTitle, l.at.text(w.by), w.label(l.what),
-			label(l.ours), label(l.peer), l.ratio.format(times)})
+			label(l.ours), label(l.peer), l.ratio.Format(times)})
 	}
 	return markdown("workload | size | figure | leased | peer | ratio of leased to the peer", rows)
 }

@@ -163,14 +163,14 @@ func (s *summary) points(work, target string, d drawn) (all points) {
 	x, unit := workloads[work].x, max(d.divide, 1)
 	for _, at := range s.cases(work, []string{x}) {
 		v := s.values(work, target, d.figure, at).all()
-		if v.count == 0 || at[x] <= 0 || d.log && v.median <= 0 {
+		if v.Count == 0 || at[x] <= 0 || d.log && v.Median <= 0 {
 			continue
 		}
-		if d.log && v.low <= 0 {
-			v.low = v.median
+		if d.log && v.Low <= 0 {
+			v.Low = v.Median
 		}
-		all.XYs = append(all.XYs, plotter.XY{X: float64(at[x]), Y: v.median / unit})
-		all.YErrors = append(all.YErrors, struct{ Low, High float64 }{(v.median - v.low) / unit, (v.top - v.median) / unit})
+		all.XYs = append(all.XYs, plotter.XY{X: float64(at[x]), Y: v.Median / unit})
+		all.YErrors = append(all.YErrors, struct{ Low, High float64 }{(v.Median - v.Low) / unit, (v.Top - v.Median) / unit})
 	}
 	return all
 }
@@ -185,17 +185,17 @@ func (s *summary) bars(work string, d drawn, at params) (*plot.Plot, int) {
 	var names []string
 	for _, target := range slices.Backward(s.targets(work)) {
 		v := s.values(work, target, d.figure, at).all()
-		if v.count == 0 {
+		if v.Count == 0 {
 			continue
 		}
 		y := float64(len(names))
 		names = append(names, label(target))
 		color := lookOf(target).shade.color()
-		p.Add(&plotter.BarChart{Values: plotter.Values{v.median}, XMin: y, Width: 10, Horizontal: true, Color: color},
-			&plotter.XErrorBars{XYs: plotter.XYs{{X: v.median, Y: y}},
-				XErrors:   plotter.XErrors{{Low: v.median - v.low, High: v.top - v.median}},
+		p.Add(&plotter.BarChart{Values: plotter.Values{v.Median}, XMin: y, Width: 10, Horizontal: true, Color: color},
+			&plotter.XErrorBars{XYs: plotter.XYs{{X: v.Median, Y: y}},
+				XErrors:   plotter.XErrors{{Low: v.Median - v.Low, High: v.Top - v.Median}},
 				LineStyle: draw.LineStyle{Color: black.color(), Width: 1}, CapWidth: 5},
-			caption(plotter.XY{X: v.top, Y: y}, figureOf(d.figure).format(v.median), vg.Point{X: 4, Y: -3}))
+			caption(plotter.XY{X: v.Top, Y: y}, figureOf(d.figure).format(v.Median), vg.Point{X: 4, Y: -3}))
 	}
 	p.HideX()
 	p.NominalY(names...)

@@ -107,14 +107,14 @@ func (s *summary) cases(work string, by []string) (cases []params) {
 }
 
 // steal returns the spread of the stolen time of a workload, in percent.
-func (s *summary) steal(work string) spread {
+func (s *summary) steal(work string) results.Spread {
 	var values []float64
 	for _, m := range s.samples {
 		if m.Work == work {
 			values = append(values, 100*m.Steal)
 		}
 	}
-	return newSpread(values)
+	return results.NewSpread(values)
 }
 
 // notes returns the remarks of the samples of a workload, each once.
@@ -129,15 +129,15 @@ func (s *summary) notes(work string) (notes []string) {
 }
 
 // ratio divides the values of the rounds that both have.
-func ratio(ours, theirs series) spread {
+func ratio(ours, theirs series) results.Spread {
 	var values []float64
 	for r, v := range ours {
 		if w, ok := theirs[r]; ok && w > 0 {
 			values = append(values, v/w)
 		}
 	}
-	return newSpread(values)
+	return results.NewSpread(values)
 }
 
 // all returns the spread of the values.
-func (v series) all() spread { return newSpread(slices.Collect(maps.Values(v))) }
+func (v series) all() results.Spread { return results.NewSpread(slices.Collect(maps.Values(v))) }

@@ -105,7 +105,7 @@ func (s *summary) row(work, target string, at params, columns, compared []string
 	first, found := len(cells), false
 	for _, name := range columns {
 		got := s.values(work, target, name, at).all()
-		found = found || got.count > 0 && name != results.Errors
+		found = found || got.Count > 0 && name != results.Errors
 		cells = append(cells, cell(got, figureOf(name).format))
 	}
 	for _, name := range compared {
@@ -126,11 +126,11 @@ func (s *summary) comparison(work, peer, name string, at params) string {
 }
 
 // cell returns a spread, or nothing if there are no values.
-func cell(s spread, format func(float64) string) string {
-	if s.count == 0 {
+func cell(s results.Spread, format func(float64) string) string {
+	if s.Count == 0 {
 		return ""
 	}
-	return s.format(format)
+	return s.Format(format)
 }
 
 // measured returns those of the figures that the workload has, without numbers of errors that are all zero.
@@ -152,9 +152,9 @@ const stealLimit = 10
 // stealText describes the stolen time of a workload.
 func (s *summary) stealText(work string) string {
 	steal := s.steal(work)
-	text := fmt.Sprintf("Steal during these measurements: median %s, at most %s.", percent(steal.median),
-		percent(steal.top))
-	if steal.top > stealLimit {
+	text := fmt.Sprintf("Steal during these measurements: median %s, at most %s.", percent(steal.Median),
+		percent(steal.Top))
+	if steal.Top > stealLimit {
 		text += fmt.Sprintf(" **Warning:** above %d %%, so other machines on the same host have affected some of these "+
 			"figures; compare ratios only.", stealLimit)
 	}

@@ -104,12 +104,6 @@ func (b *bench) measureBeside(ctx context.Context, t *target, s *results.Sample,
 	return err
 }
 
-// measureNodes measures a library over the number of Redis nodes.
-func measureNodes(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	_, err := t.load(ctx, s, load.Work{Kind: load.Own, Workers: curveWorkers, Clients: 1}, b.options(s.Work), nil)
-	return err
-}
-
 // load runs work and stores its figures. AtEnd is called when the measured time is over, while the workers still
 // work; it may be nil.
 func (t *target) load(ctx context.Context, s *results.Sample, work load.Work, options load.Options,

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,10 +10,10 @@ import (
 	"github.com/leased-project/leased/internal/load"
 )
 
-// measureOwn measures workers that each have their own lock. The number of clients is
-// that of the case, or else what users of the service have.
+// measureOwn measures workers that each have their own lock. The numbers of workers and clients are
+// those of the case, or else that of curves, and what users of the service have.
 func measureOwn(ctx context.Context, b *bench, t *target, s *results.Sample) error {
-	workers := s.Params["workers"]
+	workers := cmp.Or(s.Params["workers"], curveWorkers)
 	clients, given := s.Params["clients"]
 	if !given {
 		clients = t.clients(workers)

@@ -44,51 +44,31 @@ func Table(out io.Writer, samples []results.Sample) error {
 	for _, name := range targets {
 		fmt.Fprintf(w, "%s\t", name)
 		for _, c := range shown {
-			fmt.Fprintf(w, "%s\t", short(median(valuesOf(byTarget[name], c.figure))))
+			cell := "-"
+			if all := spreadOf(byTarget[name], c.figure); all.Count > 0 {
+				cell = results.Number(all.Median)
+			}
+			fmt.Fprintf(w, "%s\t", cell)
 		}
-		rates := valuesOf(byTarget[name], results.Rate)
-		var steal float64
+		rates, steal := "-", 0.0
+		if all := spreadOf(byTarget[name], results.Rate); all.Count > 0 {
+			rates = fmt.Sprintf("%.0f..%.0f", all.Low, all.Top)
+		}
 		for _, s := range byTarget[name] {
 			steal = max(steal, s.Steal)
 		}
-		fmt.Fprintf(w, "%s\t%.0f %%\t\n", rangeOf(rates), 100*steal)
+		fmt.Fprintf(w, "%s\t%.0f %%\t\n", rates, 100*steal)
 	}
 	return w.Flush()
 }
 
-// valuesOf returns the sorted values of a figure.
-func valuesOf(samples []results.Sample, figure string) (values []float64) {
+// spreadOf returns the spread of a figure.
+func spreadOf(samples []results.Sample, figure string) results.Spread {
+	var values []float64
 	for _, s := range samples {
 		if v, ok := s.Figures[figure]; ok {
 			values = append(values, v)
 		}
 	}
-	slices.Sort(values)
-	return values
-}
-
-// median returns the middle of sorted values, and whether there is one.
-func median(sorted []float64) (float64, bool) {
-	if len(sorted) == 0 {
-		return 0, false
-	}
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2, true
-}
-
-func short(v float64, ok bool) string {
-	switch {
-	case !ok:
-		return "-"
-	case v >= 100 || v == 0:
-		return fmt.Sprintf("%.0f", v)
-	default:
-		return fmt.Sprintf("%.3g", v)
-	}
-}
-
-func rangeOf(sorted []float64) string {
-	if len(sorted) == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f..%.0f", sorted[0], sorted[len(sorted)-1])
+	return results.NewSpread(values)
 }

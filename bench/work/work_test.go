@@ -75,8 +75,8 @@ func TestTable(t *testing.T) {
 		sample("a", 9, 0), {Work: "W1", Target: "c", Params: params{"workers": 1}}}))
 	require.Equal(t, `
   W1 workers=1  pairs/s  range of rate  steal
-             a        2           1..9   12 %
-             b       10         10..10    0 %
+             a     2.00           1..9   12 %
+             b     10.0         10..10    0 %
              c        -              -    0 %
 `, out.String())
 	require.NoError(t, Table(&out, nil))

@@ -72,7 +72,7 @@ var workloads = []workload{
 		fresh: true,
 		cases: each("sessions", 1, 10, 100, 1000, 10_000), measure: measureSessions},
 	{name: "nodes", what: "efficiency mode and redsync over the Redis nodes", named: true,
-		cases: each("nodes", 1, 3, 5, 7), measure: measureNodes,
+		cases: each("nodes", 1, 3, 5, 7), measure: measureOwn,
 		kinds: func(program string, sizes params) []peers.Kind {
 			redsync := peers.Redsync(sizes["nodes"])
 			redsync.Name = "redsync"
