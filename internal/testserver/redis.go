@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -20,23 +19,23 @@ type RedisServer struct {
 }
 
 // RedisOption changes how a redis-server is started.
-type RedisOption func(*RedisServer)
+type RedisOption func(*Server)
 
 // RedisConfig sets a line of the server's configuration in the format of redis.conf.
 func RedisConfig(name string, values ...string) RedisOption {
-	return func(s *RedisServer) { s.Args = append(append(s.Args, "--"+name), values...) }
+	return func(s *Server) { s.Args = append(append(s.Args, "--"+name), values...) }
 }
 
 // RedisAppendOnly makes the server write each command to its append-only file
 // before it answers. Without this option a restart loses all data.
 func RedisAppendOnly() RedisOption {
-	return func(s *RedisServer) { s.Args = append(s.Args, "--appendonly", "yes", "--appendfsync", "always") }
+	return func(s *Server) { s.Args = append(s.Args, "--appendonly", "yes", "--appendfsync", "always") }
 }
 
 // RedisClusterMode makes the server a node of a Redis Cluster. Its cluster bus gets a free
 // port: the default, 10000 above the server's, is among the ports of outgoing connections.
 func RedisClusterMode() RedisOption {
-	return func(s *RedisServer) {
+	return func(s *Server) {
 		port := "0" // the server chooses its default
 		if addresses, err := FreeAddresses(1); err == nil {
 			port = portOf(addresses[0])
@@ -48,7 +47,7 @@ func RedisClusterMode() RedisOption {
 // RedisEnv sets a variable in the server's environment, for example LD_PRELOAD to
 // load a library that changes its clock.
 func RedisEnv(name, value string) RedisOption {
-	return func(s *RedisServer) { s.Env = append(s.Env, name+"="+value) }
+	return func(s *Server) { s.Env = append(s.Env, name+"="+value) }
 }
 
 // Redis starts a redis-server for one test.
@@ -65,38 +64,26 @@ func Redis(t testing.TB, options ...RedisOption) *RedisServer {
 
 // StartRedis starts a redis-server. The caller must close it.
 func StartRedis(options ...RedisOption) (*RedisServer, error) {
-	program, err := find(redisAdvice, "/usr/bin/redis-server", "redis-server")
+	var data string
+	server, err := start("redis", nil, func(s *Server) error {
+		program, err := find(redisAdvice, "/usr/bin/redis-server", "redis-server")
+		if err != nil {
+			return err
+		}
+		data = filepath.Join(s.Dir, "data")
+		// A server that is still loading its data answers PING with an error.
+		s.answers = answers("PING\r\n", 5, "+PONG")
+		s.Args = []string{program, "--port", portOf(s.Addr), "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
+			"--save", "", "--appendonly", "no", "--databases", "1"}
+		for _, option := range options {
+			option(s)
+		}
+		return os.Mkdir(data, 0o700)
+	})
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer("redis")
-	if err != nil {
-		return nil, err
-	}
-	s := &RedisServer{server, filepath.Join(server.Dir, "data")}
-	// A server that is still loading its data answers PING with an error.
-	s.answers = answers("PING\r\n", 5, "+PONG")
-	s.Args = []string{program, "--port", portOf(s.Addr), "--bind", "127.0.0.1", "--dir", s.data, "--daemonize", "no",
-		"--save", "", "--appendonly", "no", "--databases", "1"}
-	for _, option := range options {
-		option(s)
-	}
-	if err := s.Start(); err != nil {
-		_ = os.RemoveAll(s.Dir)
-		return nil, err
-	}
-	return s, nil
-}
-
-// Start restarts the server at its address, with the data on its disk.
-func (s *RedisServer) Start() error {
-	if s.Pid() != 0 {
-		return errors.New("start Redis: it is already running; Stop or Kill it first")
-	}
-	if err := os.MkdirAll(s.data, 0o700); err != nil {
-		return fmt.Errorf("start Redis: %w", err)
-	}
-	return s.Server.Start()
+	return &RedisServer{server, data}, nil
 }
 
 // Stop shuts the server down and waits until it has exited. Its data stays.
@@ -106,7 +93,7 @@ func (s *RedisServer) Stop() { s.End(syscall.SIGTERM, stopLimit) }
 // empty node.
 func (s *RedisServer) Wipe() error {
 	s.Kill()
-	return os.RemoveAll(s.data)
+	return errors.Join(os.RemoveAll(s.data), os.Mkdir(s.data, 0o700))
 }
 
 // Save copies the data on disk, for PutBack.

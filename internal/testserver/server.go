@@ -78,6 +78,9 @@ func start(name string, users []string, prepare func(s *Server) error) (*Server,
 // Start starts the server, on its data, and waits until it answers. The servers of this package are running; use it
 // after Kill.
 func (s *Server) Start() error {
+	if s.Pid() != 0 {
+		return fmt.Errorf("start %s: it is already running; Stop or Kill it first", s.Name)
+	}
 	if err := s.Process.Start(); err != nil {
 		return err
 	}
