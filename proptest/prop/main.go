@@ -74,20 +74,10 @@ func once(ctx context.Context, seed uint64, mutants bool) error {
 
 // enough reports the figures that are too small.
 func enough(total property.Report, virtual time.Duration, operations, faults int) error {
-	var missed []error
-	if total.Time < virtual {
-		missed = append(missed, fmt.Errorf("%v of virtual time, less than %v", total.Time.Round(time.Second), virtual))
-	}
-	if total.Operations < operations {
-		missed = append(missed, fmt.Errorf("%d operations, less than %d", total.Operations, operations))
-	}
-	if n := total.Injected(); n < faults {
-		missed = append(missed, fmt.Errorf("%d faults, less than %d", n, faults))
-	}
+	missed := []error{fewer("in all", int(total.Time.Minutes()), "minutes of virtual time", int(virtual.Minutes())),
+		fewer("in all", total.Operations, "operations", operations), fewer("in all", total.Injected(), "faults", faults)}
 	for _, p := range property.All {
-		if total.Checks[p] == 0 {
-			missed = append(missed, fmt.Errorf("%s was never checked", p))
-		}
+		missed = append(missed, fewer(string(p), total.Checks[p], "checks", 1))
 	}
 	if n := len(total.Violations); n > 0 {
 		missed = append(missed, fmt.Errorf("%d violations", n))

@@ -38,18 +38,18 @@ func complete(reports []property.Report, scale float64) error {
 			missed = append(missed, fmt.Errorf("%s: no report was published; was its test skipped or renamed?", row.setting))
 			continue
 		}
-		for _, figure := range []struct {
-			name       string
-			has, least int
-		}{
-			{"runs", all[i].Runs, row.runs},
-			{"operations", all[i].Operations, row.operations},
-			{"faults", all[i].Injected(), row.faults},
-		} {
-			if wanted := int(float64(figure.least) * scale); figure.has < wanted {
-				missed = append(missed, fmt.Errorf("%s: %d %s, less than %d", row.setting, figure.has, figure.name, wanted))
-			}
-		}
+		wanted := func(least int) int { return int(float64(least) * scale) }
+		missed = append(missed, fewer(row.setting, all[i].Runs, "runs", wanted(row.runs)),
+			fewer(row.setting, all[i].Operations, "operations", wanted(row.operations)),
+			fewer(row.setting, all[i].Injected(), "faults", wanted(row.faults)))
 	}
 	return errors.Join(missed...)
+}
+
+// fewer returns an error if a figure is below its minimum.
+func fewer(where string, has int, unit string, least int) error {
+	if has >= least {
+		return nil
+	}
+	return fmt.Errorf("%s: %d %s, less than %d", where, has, unit, least)
 }

@@ -71,9 +71,7 @@ func (s setting) counted(output string, scale float64) error {
 			n += one
 		}
 		fmt.Printf("%s: %d %s\n\n", s.name, n, unit)
-		if wanted := int(float64(s.counts[unit]) * scale); n < wanted {
-			missed = append(missed, fmt.Errorf("%s: %d %s, less than %d", s.folder, n, unit, wanted))
-		}
+		missed = append(missed, fewer(s.folder, n, unit, int(float64(s.counts[unit])*scale)))
 	}
 	return errors.Join(missed...)
 }

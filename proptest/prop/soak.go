@@ -57,10 +57,7 @@ func often(r property.Report, word string, least int) error {
 			n += times
 		}
 	}
-	if n < least {
-		return fmt.Errorf("real processes were %s %d times, less than %d", word, n, least)
-	}
-	return nil
+	return fewer("real processes", n, word, least)
 }
 
 // scenarioTime is the duration of each scenario with one fault.
