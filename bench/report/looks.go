@@ -3,7 +3,6 @@ package main
 import (
 	"image/color"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -39,6 +38,9 @@ type look struct {
 	shade       shade
 	marker      draw.GlyphDrawer
 	dashed      bool
+	// against is what a peer is compared with in the tables: efficiency mode for libraries that use Redis, the JSON API
+	// for a gateway, the gated write for the plain one, and correctness mode for the others. It is empty for our own.
+	against string
 }
 
 // shade is a colour on a light and on a dark page.
@@ -67,26 +69,26 @@ func (s shade) color() color.Color {
 
 // looks are the known targets in the order of the tables.
 var looks = []look{
-	{leased, "leased, correctness", blue, draw.CircleGlyph{}, false},
-	{efficiency, "leased, efficiency", blue, draw.CircleGlyph{}, true},
-	{member, "leased, efficiency via a member", blue, draw.CrossGlyph{}, true},
-	{jsonAPI, "leased, JSON API", blue, draw.BoxGlyph{}, true},
-	{etcd, "etcd", vermilion, draw.BoxGlyph{}, false},
-	{etcdJSON, "etcd, JSON gateway", vermilion, draw.CrossGlyph{}, true},
-	{zookeeper, "ZooKeeper", green, draw.PyramidGlyph{}, false},
-	{consul, "Consul", brown, draw.RingGlyph{}, false},
-	{advisory, "PostgreSQL advisory lock", indigo, draw.RingGlyph{}, false},
-	{row, "PostgreSQL row lease", indigo, draw.CrossGlyph{}, true},
-	{pgEngine, "leased, PostgreSQL", blue, draw.PyramidGlyph{}, false},
-	{redsyncOne, "redsync, 1 Redis", purple, draw.PyramidGlyph{}, true},
-	{redsyncFive, "redsync, 5 Redis", purple, draw.PyramidGlyph{}, false},
-	{redsync, "redsync", purple, draw.PyramidGlyph{}, false},
-	{bare, "baseline: SET and INCR on 5 Redis", grey, draw.CrossGlyph{}, true},
-	{gated, "gated write", blue, draw.CircleGlyph{}, false},
-	{plain, "plain write", grey, draw.BoxGlyph{}, false},
-	{pairGated, "acquire, gated write, release", blue, draw.BoxGlyph{}, false},
-	{pairPlain, "acquire, plain write, release", grey, draw.CircleGlyph{}, false},
-	{redislock, "redislock, 1 Redis", orange, draw.BoxGlyph{}, true},
+	{leased, "leased, correctness", blue, draw.CircleGlyph{}, false, ""},
+	{efficiency, "leased, efficiency", blue, draw.CircleGlyph{}, true, ""},
+	{member, "leased, efficiency via a member", blue, draw.CrossGlyph{}, true, ""},
+	{jsonAPI, "leased, JSON API", blue, draw.BoxGlyph{}, true, ""},
+	{etcd, "etcd", vermilion, draw.BoxGlyph{}, false, leased},
+	{etcdJSON, "etcd, JSON gateway", vermilion, draw.CrossGlyph{}, true, jsonAPI},
+	{zookeeper, "ZooKeeper", green, draw.PyramidGlyph{}, false, leased},
+	{consul, "Consul", brown, draw.RingGlyph{}, false, leased},
+	{advisory, "PostgreSQL advisory lock", indigo, draw.RingGlyph{}, false, leased},
+	{row, "PostgreSQL row lease", indigo, draw.CrossGlyph{}, true, leased},
+	{pgEngine, "leased, PostgreSQL", blue, draw.PyramidGlyph{}, false, ""},
+	{redsyncOne, "redsync, 1 Redis", purple, draw.PyramidGlyph{}, true, efficiency},
+	{redsyncFive, "redsync, 5 Redis", purple, draw.PyramidGlyph{}, false, efficiency},
+	{redsync, "redsync", purple, draw.PyramidGlyph{}, false, efficiency},
+	{bare, "baseline: SET and INCR on 5 Redis", grey, draw.CrossGlyph{}, true, efficiency},
+	{gated, "gated write", blue, draw.CircleGlyph{}, false, ""},
+	{plain, "plain write", grey, draw.BoxGlyph{}, false, gated},
+	{pairGated, "acquire, gated write, release", blue, draw.BoxGlyph{}, false, ""},
+	{pairPlain, "acquire, plain write, release", grey, draw.CircleGlyph{}, false, pairGated},
+	{redislock, "redislock, 1 Redis", orange, draw.BoxGlyph{}, true, efficiency},
 }
 
 // rank returns the position of a target; unknown ones come last.
@@ -102,30 +104,14 @@ func lookOf(target string) look {
 	if i := rank(target); i < len(looks) {
 		return looks[i]
 	}
-	return look{name: target, label: target, shade: grey, marker: draw.CircleGlyph{}}
+	return look{name: target, label: target, shade: grey, marker: draw.CircleGlyph{}, against: leased}
 }
 
 // label returns the name of a target for readers.
 func label(target string) string { return lookOf(target).label }
 
 // isOurs says whether a target is leased, or a write through one of its gates.
-func isOurs(target string) bool {
-	return strings.HasPrefix(target, leased) || target == pgEngine || target == gated || target == pairGated
-}
+func isOurs(target string) bool { return lookOf(target).against == "" }
 
-// counterpart returns what a peer is compared with in the tables: efficiency mode for libraries that use Redis, the
-// JSON API for a gateway, the gated write for the plain one, and correctness mode for the others.
-func counterpart(peer string) string {
-	switch {
-	case peer == plain:
-		return gated
-	case peer == etcdJSON:
-		return jsonAPI
-	case peer == pairPlain:
-		return pairGated
-	case strings.HasPrefix(peer, "redsync"), strings.HasPrefix(peer, "redislock"), peer == bare:
-		return efficiency
-	default:
-		return leased
-	}
-}
+// counterpart returns what a peer is compared with in the tables.
+func counterpart(peer string) string { return lookOf(peer).against }
