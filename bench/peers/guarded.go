@@ -54,7 +54,7 @@ func guardedKinds(locks Kind) []Kind {
 }
 
 // openGuarded opens a client of the locks, and connections to the database.
-func openGuarded(ctx context.Context, locks load.Target, dsn string, gated, pairs bool) (client load.Client, err error) {
+func openGuarded(ctx context.Context, locks load.Target, dsn string, gated, pairs bool) (load.Client, error) {
 	pool, err := pgxpool.New(ctx, dsn+"&pool_max_conns=32")
 	if err != nil {
 		return nil, err

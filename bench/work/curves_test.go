@@ -83,7 +83,8 @@ func (m *twice) Acquire(context.Context, string) (load.Held, error) {
 
 // A holder says when it holds all leases, and keeps them until its input ends.
 func TestHolder(t *testing.T) {
-	text, err := json.Marshal(childSettings{Kind: "a", Work: load.Work{Kind: load.Hold, Workers: 1, Clients: 1, Leases: 1}})
+	work := load.Work{Kind: load.Hold, Workers: 1, Clients: 1, Leases: 1}
+	text, err := json.Marshal(childSettings{Kind: "a", Work: work})
 	require.NoError(t, err)
 	kind := memoryKind("a", new([]string))
 	service := new(memory)

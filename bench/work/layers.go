@@ -29,8 +29,8 @@ var layers = []layer{
 	{results.LeasedShare, []string{"github.com/leased-project/leased/"}},
 }
 
-// readShares returns the share of each layer in the processor time of a profile. A function counts with the time that is
-// spent in it, without the functions that it calls.
+// readShares returns the share of each layer in the processor time of a profile. A function counts with the time that
+// is spent in it, without the functions that it calls.
 func readShares(file string) (map[string]float64, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -13,9 +13,12 @@ func TestSharesAddUpByLayer(t *testing.T) {
 	taken := &profile.Profile{}
 	for function, micros := range map[string]int64{"internal/runtime/syscall/linux.Syscall6": 500, "runtime.mallocgc": 500,
 		"github.com/leased-project/leased/raftstore.(*committer).run": 600, "strings.Clone": 300, "": 100} {
-		leaf, caller := &profile.Location{}, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: "main"}}}}
-		if function != "" { // it is unknown
-			leaf.Line = []profile.Line{{Function: &profile.Function{Name: function}}}
+		in := func(name string) *profile.Location {
+			return &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}}
+		}
+		leaf, caller := in(function), in("main")
+		if function == "" { // it is unknown
+			leaf.Line = nil
 		}
 		taken.Sample = append(taken.Sample, &profile.Sample{Location: []*profile.Location{leaf, caller},
 			Value: []int64{1, 1000 * micros}})
