@@ -65,15 +65,14 @@ func (g *grants) watch(now time.Duration) {
 	g.watched, g.routes, g.last = true, [2]Route{}, [2]time.Duration{now, now}
 }
 
-// end stops counting and returns the figures.
-func (g *grants) end(now time.Duration) Routes {
+// end stops counting.
+func (g *grants) end(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.watched = false
 	for i := range g.routes {
 		g.routes[i].Gap = max(g.routes[i].Gap, now-g.last[i])
 	}
-	return Routes{Direct: g.routes[0], Member: g.routes[1]}
 }
 
 // since reports whether a lock was granted after a time.
@@ -104,17 +103,17 @@ func (n *nemesis) leaderless(ctx context.Context) {
 	stopped := n.world.members[(killed.number+1)%len(n.world.members)]
 	killed.process.Kill()
 	n.report(killed.who(), "member killed")
-	var routes Routes
 	n.pause(ctx, stopped.who(), "member paused", n.world.config.Duration, func() {
 		stopped.process.Pause()
 		n.grants.watch(n.world.now())
 	}, func() {
-		routes = n.grants.end(n.world.now())
+		n.grants.end(n.world.now())
 		stopped.process.Resume()
 	})
 	if ctx.Err() != nil {
 		return
 	}
+	routes := n.grants.figures()
 	for name, route := range map[string]Route{"directly": routes.Direct, "through a member": routes.Member} {
 		if route.Grants == 0 || route.Gap > gapLimit {
 			n.violate(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants,

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
@@ -116,16 +115,12 @@ func (d *database) Write(ctx context.Context, w Write) error {
 }
 
 // write sets the register and logs it.
-func write(ctx context.Context, tx executor, w Write) error {
+func write(ctx context.Context, tx pgxgate.Tx, w Write) error {
 	if _, err := tx.Exec(ctx, setRegister, string(w.Resource), int64(w.Version)); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, noteWrite, w.noted()...)
 	return err
-}
-
-type executor interface {
-	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }
 
 // log returns the log of the resources with a prefix, after row number after, and the
