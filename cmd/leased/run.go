@@ -107,8 +107,8 @@ func hiddenCommands() []*cobra.Command {
 			Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin, os.Stdout) }},
 		{Use: holdCommand, Hidden: true, DisableFlagParsing: true, // the flags are the command's
 			Run: func(_ *cobra.Command, args []string) { os.Exit(supervise.Hold(args)) }},
-		{Use: holderCommand, Hidden: true, Args: cobra.NoArgs,
-			RunE: func(c *cobra.Command, _ []string) error { return demo.Hold(c.Context(), os.Stdin, os.Stdout) }},
+		{Use: holderCommand, Hidden: true, DisableFlagParsing: true, // an amount may be negative
+			RunE: func(c *cobra.Command, args []string) error { return demo.Hold(c.Context(), args, os.Stdin, os.Stdout) }},
 	}
 }
 

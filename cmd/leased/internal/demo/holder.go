@@ -28,27 +28,29 @@ type holder struct {
 }
 
 // Hold is the main function of a holder's process: it updates the account under
-// the lock, and starts over if the gate rejects its write.
-func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
-	amount, err := strconv.Atoi(os.Getenv(envAmount))
-	if err != nil {
-		return fmt.Errorf("%s is not a number: only `leased demo pause` runs this command", envAmount)
+// the lock, and starts over if the gate rejects its write. args are what startHolder appends to the command line.
+func Hold(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) != 5 {
+		return errors.New("only `leased demo pause` runs this command")
 	}
-	backend, err := remote.New([]string{os.Getenv(envEndpoint)}, remote.Config{})
+	name, endpoint, dir, amount, gated := args[0], args[1], args[2], args[3], args[4] == "true"
+	h := &holder{gated: gated, in: in, out: out}
+	var err error
+	if h.amount, err = strconv.Atoi(amount); err != nil {
+		return err
+	}
+	backend, err := remote.New([]string{endpoint}, remote.Config{})
 	if err != nil {
 		return err
 	}
 	defer backend.Close()
-	client, err := lease.New(backend, lease.WithName(os.Getenv(envName)))
-	if err != nil {
+	if h.client, err = lease.New(backend, lease.WithName(name)); err != nil {
 		return err
 	}
-	defer func() { _ = client.Close(ctx) }()
-	gate, err := filegate.New(os.Getenv(envDir), fencing.Rule{})
-	if err != nil {
+	defer func() { _ = h.client.Close(ctx) }()
+	if h.gate, err = filegate.New(dir, fencing.Rule{}); err != nil {
 		return err
 	}
-	h := &holder{client: client, gate: gate, amount: amount, gated: os.Getenv(envGated) == "true", in: in, out: out}
 	for {
 		err := h.update(ctx)
 		if !errors.Is(err, fencing.ErrStale) {

@@ -23,7 +23,7 @@ import (
 // The test binary is also the program of the holders.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "holder" {
-		if err := demo.Hold(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := demo.Hold(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -8,20 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-)
-
-// The environment of a holder.
-const (
-	envName     = "LEASED_DEMO_NAME"
-	envEndpoint = "LEASED_DEMO_ENDPOINT"
-	envDir      = "LEASED_DEMO_DIR"
-	envAmount   = "LEASED_DEMO_AMOUNT"
-	envGated    = "LEASED_DEMO_GATED"
 )
 
 // The steps of a holder. It prints each as "STEP|TEXT" and waits for a byte on its
@@ -45,9 +36,8 @@ type process struct {
 }
 
 func (d *Pause) startHolder(ctx context.Context, name, dir string, amount int, gated bool) (*process, error) {
-	p := &process{name: name, demo: d, cmd: exec.CommandContext(ctx, d.Holder[0], d.Holder[1:]...)}
-	p.cmd.Env = append(os.Environ(), envName+"="+name, envEndpoint+"="+d.Endpoint, envDir+"="+dir,
-		envAmount+"="+strconv.Itoa(amount), envGated+"="+strconv.FormatBool(gated))
+	args := append(slices.Clone(d.Holder), name, d.Endpoint, dir, strconv.Itoa(amount), strconv.FormatBool(gated))
+	p := &process{name: name, demo: d, cmd: exec.CommandContext(ctx, args[0], args[1:]...)}
 	p.cmd.Stderr = &p.stderr
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
