@@ -7,7 +7,7 @@
 // root.go lists the commands, and commands.txt has their help. Shared files: access.go (how a command
 // reaches the service), dial.go (clients and calls of the API), args.go and output.go (arguments, results
 // and messages), exit.go (errors and exit codes), environment.go (variables), waiting.go and migration.go
-// (progress), live.go (live lists of locks), inbox.go (signals under run), garbage.go (garbage collection of a
+// (progress), live.go (live lists of locks), garbage.go (garbage collection of a
 // member), folder_unix.go (file locks and process groups), other.go (stubs for systems other than Unix).
 package main
 

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,6 +114,23 @@ func hiddenCommands() []*cobra.Command {
 	}
 }
 
+// endSignals end the wait for the lock.
+var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// ownSignals concern this process: its children, its terminal, its runtime. Nobody can receive the last two.
+var ownSignals = []syscall.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU,
+	syscall.SIGPROF, syscall.SIGKILL, syscall.SIGSTOP}
+
+// forwardedSignals returns the signals that the command gets.
+func forwardedSignals() (all []os.Signal) {
+	for number := syscall.Signal(1); number < 32; number++ {
+		if !slices.Contains(ownSignals, number) {
+			all = append(all, number)
+		}
+	}
+	return all
+}
+
 // run acquires the lock, runs the command and releases the lock.
 func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []string) error {
 	options, err := f.options(ctx, resource)
@@ -122,9 +141,11 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	if err != nil {
 		return fmt.Errorf("find the path of leased: %w", err)
 	}
-	inbox := openInbox()
-	defer inbox.close()
-	before := inbox.waiting(ctx)
+	signals := make(chan os.Signal, 64) // for the command, also those that arrive before it starts
+	signal.Notify(signals, forwardedSignals()...)
+	defer signal.Stop(signals)
+	before, stop := untilInterrupted(ctx, endSignals...)
+	defer stop()
 	client, err := f.connect(before, resource)
 	if err != nil {
 		f.line.end()
@@ -132,10 +153,10 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	l, err := f.acquire(before, client, resource, f.withWait(options))
 	f.line.end()
-	signals, ended := inbox.deliver()
-	if err == nil && ended != nil {
-		err = ended
+	if err == nil && before.Err() != nil {
+		err = context.Cause(before)
 	}
+	stop() // from now on the command gets all signals
 	var env []string
 	if err == nil && f.signed {
 		env, err = signedEnviron(ctx, l)
