@@ -16,11 +16,13 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
+// drawInterval is the time between two drawings of a waitingLine, each with a new inspection of the lock.
+const drawInterval = time.Second
+
 // waitingLine shows why the program waits for a lock: on a terminal as a line that
 // it keeps up to date, otherwise as one line at the start.
 type waitingLine struct {
 	out      *os.File
-	live     bool
 	quiet    bool
 	resource fencing.Resource
 	holder   string
@@ -32,16 +34,12 @@ type waitingLine struct {
 	mu      sync.Mutex
 	inspect func(context.Context, fencing.Resource) (lease.Status, error) // nil until a member answers
 	began   time.Time
-	status  *lease.Status
-	since   map[fencing.Token]time.Time // when this process first saw a holder
-	err     error                       // why the last try failed
-	queued  bool                        // the attempt is in the queue of the lock
-	drawn   bool
+	err     error // why the last try failed
+	queued  bool  // the attempt is in the queue of the lock
 }
 
 func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quiet bool) *waitingLine {
-	l := &waitingLine{out: out, live: term.IsTerminal(int(out.Fd())), quiet: quiet, resource: resource, holder: holder,
-		since: map[fencing.Token]time.Time{}}
+	l := &waitingLine{out: out, quiet: quiet, resource: resource, holder: holder}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -63,7 +61,6 @@ func (l *waitingLine) waiting(_ context.Context, e lease.Event) {
 		return
 	}
 	l.began = time.Now()
-	l.work.Go(l.watch)
 	l.work.Go(l.draw)
 }
 
@@ -86,91 +83,71 @@ func (l *waitingLine) end() {
 	l.cancel() // nothing starts from now on
 	l.mu.Unlock()
 	l.work.Wait()
-	if l.drawn && l.live {
-		fmt.Fprint(l.out, "\r\x1b[K")
-	}
 }
 
-// watch inspects the lock every second.
-func (l *waitingLine) watch() {
-	for l.ctx.Err() == nil {
+// draw inspects the lock and prints the line every second: on a terminal again and again, otherwise once, as soon
+// as the reason is known.
+func (l *waitingLine) draw() {
+	var status lease.Status
+	live := term.IsTerminal(int(l.out.Fd()))
+	for pause := 250 * time.Millisecond; engine.Sleep(l.ctx, pause) == nil; pause = drawInterval {
 		l.mu.Lock()
 		inspect := l.inspect
 		l.mu.Unlock()
 		if inspect != nil {
-			if s, err := inspect(l.ctx, l.resource); err == nil {
-				l.show(s)
+			limited, cancel := context.WithTimeout(l.ctx, connectTimeout)
+			if fresh, err := inspect(limited, l.resource); err == nil {
+				status = fresh
 			}
+			cancel()
 		}
-		_ = engine.Sleep(l.ctx, time.Second)
-	}
-}
-
-// show puts the state of the lock on the line.
-func (l *waitingLine) show(s lease.Status) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.status = &s
-	for _, h := range s.Holders {
-		if _, seen := l.since[h.Token]; !seen {
-			l.since[h.Token] = time.Now()
-		}
-	}
-}
-
-// draw prints the line: on a terminal again and again, otherwise once, as soon as
-// the reason is known.
-func (l *waitingLine) draw() {
-	for engine.Sleep(l.ctx, 250*time.Millisecond) == nil {
-		text, known := l.text(time.Now())
+		text, known := l.text(status, time.Now())
 		switch {
-		case l.live: // not cut to the width of the terminal: each part says why the command waits
+		case live: // not cut to the width of the terminal: each part says why the command waits
 			fmt.Fprintf(l.out, "\r\x1b[K%s", text)
-			l.drawn = true
 		case known:
 			fmt.Fprintf(l.out, "leased: %s\n", text)
-			l.cancel() // one line is enough
-			return
+			return // one line is enough
 		}
+	}
+	if live {
+		fmt.Fprint(l.out, "\r\x1b[K")
 	}
 }
 
 // text returns the line, and whether it gives a reason.
-func (l *waitingLine) text(now time.Time) (string, bool) {
+func (l *waitingLine) text(status lease.Status, now time.Time) (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text := fmt.Sprintf("waiting for %q", string(l.resource))
-	if waited := seconds(now.Sub(l.began)); waited > 0 {
+	if waited := now.Sub(l.began).Round(time.Second); waited > 0 {
 		text += " for " + waited.String()
 	}
 	if l.err != nil {
 		return fmt.Sprintf("%s: %v; retrying", text, l.err), true
 	}
-	if l.status == nil {
-		return text, false
-	}
-	switch n := len(l.status.Holders); {
+	switch n := len(status.Holders); {
 	case n > 0:
-		h := l.status.Holders[0]
+		h := status.Holders[0]
 		text += ": held by " + partyText(h.Holder, h.User)
 		if h.Token != fencing.None { // another user's token may be hidden
 			text += fmt.Sprintf(" with token %d", h.Token)
-			if held := seconds(now.Sub(l.since[h.Token])); held > 0 {
-				text += " for at least " + held.String()
-			}
+		}
+		if !h.Since.IsZero() {
+			text += " since " + h.Since.Local().Format(time.DateTime)
 		}
 		if n > 1 {
 			text += fmt.Sprintf(", and %d more", n-1)
 		}
-	case l.status.Delayed:
+	case status.Delayed:
 		text += ": in its lock-delay"
 	}
-	for i, w := range l.status.Waiters {
+	for i, w := range status.Waiters {
 		if w.Holder == l.holder {
-			return fmt.Sprintf("%s; number %d of %d in the queue", text, i+1, len(l.status.Waiters)), true
+			return fmt.Sprintf("%s; number %d of %d in the queue", text, i+1, len(status.Waiters)), true
 		}
 	}
-	return text, len(l.status.Holders) > 0
+	return text, len(status.Holders) > 0
 }
 
 // partyText names a holder or waiter: what the client calls itself, and the user.
@@ -181,8 +158,6 @@ func partyText(holder, user string) string {
 	}
 	return text
 }
-
-func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
 
 // defaultHolder returns the default holder name, HOST:PID.
 func defaultHolder() string {
