@@ -56,7 +56,7 @@ func (l *live) run(ctx context.Context) error {
 	defer tick.Stop()
 	l.draw() // measures how many locks fit
 	source := l.open(ctx)
-	defer func() { source.close() }()
+	defer func() { source.stop() }()
 	for {
 		if err := l.draw(); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (l *live) run(ctx context.Context) error {
 			case lockview.Quit:
 				return nil
 			case lockview.Request:
-				source.close()
+				source.stop()
 				source = l.open(ctx)
 			}
 		case <-tick.C:
@@ -87,32 +87,26 @@ func (l *live) draw() error {
 	return l.screen.Draw(l.view.Lines(width, height, time.Now()))
 }
 
-// source is a running feed.
+// source is a running feed. Nothing arrives from it after stop.
 type source struct {
 	updates chan lockview.Update
 	failed  chan error
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
+	stop    context.CancelFunc
 }
 
 // open starts a feed for the request of the view.
-func (l *live) open(parent context.Context) *source {
-	ctx, cancel := context.WithCancel(parent)
-	s := &source{updates: make(chan lockview.Update), failed: make(chan error, 1), cancel: cancel}
-	f := newFeed(l.access, l.view.Keys, func(u lockview.Update) {
+func (l *live) open(parent context.Context) source {
+	ctx, stop := context.WithCancel(parent)
+	s := source{make(chan lockview.Update), make(chan error, 1), stop}
+	f := newFeed(l.access, true, func(u lockview.Update) {
 		select {
 		case s.updates <- u:
 		case <-ctx.Done():
 		}
 	})
 	request := l.view.Request()
-	s.work.Go(func() { s.failed <- f.run(ctx, request) })
+	go func() { s.failed <- f.run(ctx, request) }()
 	return s
-}
-
-func (s *source) close() {
-	s.cancel()
-	s.work.Wait()
 }
 
 // follow prints the overview without a terminal until a signal ends it: lines for what has

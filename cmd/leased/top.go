@@ -38,7 +38,7 @@ func setUpTop(c *cobra.Command) {
 			return f.page(c, prefixOf(args))
 		}
 		view := f.view(prefixOf(args))
-		view.Keys, view.Sort = true, cmp.Or(view.Sort, lockview.Sorts[0])
+		view.Sort = cmp.Or(view.Sort, lockview.Sorts[0])
 		if shown, err := f.live(c.Context(), view); shown || err != nil {
 			return err
 		}

@@ -38,10 +38,7 @@ var helpTexts = []string{
 
 // Lines returns the screen.
 func (v *View) Lines(width, height int, now time.Time) []terminal.Line {
-	other := 2 // lines that are not locks: the totals, and the heading of the table
-	if v.Keys {
-		other += 3
-	}
+	const other = 5 // lines that are not locks: the cluster, the totals, the orders, the heading of the table, the keys
 	v.page = max(1, height-other-len(v.troubles(now)))
 	lines := v.heading(width, now)
 	if v.help {
@@ -60,9 +57,6 @@ func (v *View) Lines(width, height int, now time.Time) []terminal.Line {
 			style = terminal.Warning
 		}
 		lines = append(lines, terminal.Line{Text: text, Style: style})
-	}
-	if !v.Keys {
-		return lines
 	}
 	for len(lines) < height-1 {
 		lines = append(lines, terminal.Line{})
@@ -85,24 +79,15 @@ func (v *View) visible() []*pb.LockOverview {
 
 // heading returns the lines above the table.
 func (v *View) heading(width int, now time.Time) []terminal.Line {
-	o := v.shown.Overview
-	var lines []terminal.Line
-	clock := now.Format("15:04:05")
-	if v.Keys {
-		state := clusterText(v.shown.Cluster, o)
-		if v.lost {
-			state = "no member answers; the state below is from " + v.last.Time.Format("15:04:05")
-		}
-		lines = append(lines, terminal.Line{Text: spread("leased top: "+state, clock, width), Style: terminal.Bold},
-			terminal.Line{Text: totalsText(o)})
-	} else {
-		lines = append(lines, terminal.Line{Text: spread(totalsText(o), clock, width), Style: terminal.Bold})
+	state := clusterText(v.shown.Cluster, v.shown.Overview)
+	if v.lost {
+		state = "no member answers; the state below is from " + v.last.Time.Format("15:04:05")
 	}
+	lines := []terminal.Line{
+		{Text: spread("leased top: "+state, now.Format("15:04:05"), width), Style: terminal.Bold},
+		{Text: totalsText(v.shown.Overview)}}
 	lines = append(lines, v.troubles(now)...)
-	if v.Keys {
-		lines = append(lines, terminal.Line{Text: spread(v.sortText(), v.position(), width)})
-	}
-	return lines
+	return append(lines, terminal.Line{Text: spread(v.sortText(), v.position(), width)})
 }
 
 // troubles returns what is wrong with the data on the screen.

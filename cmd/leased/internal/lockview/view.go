@@ -36,8 +36,6 @@ type Update struct {
 
 // View is the state of a live screen.
 type View struct {
-	// Keys shows the header of the cluster and accepts keys, as `leased top` does.
-	Keys bool
 	// Sort, Prefix and Mode select the locks.
 	Sort, Prefix, Mode string
 	// Limit is the number of locks, 0 for as many as fit.
@@ -61,9 +59,8 @@ type Action int
 
 // The actions.
 const (
-	Nothing Action = iota
-	Redraw
-	Request // a new request is needed, and a redraw
+	Redraw  Action = iota
+	Request        // a new request is needed, and a redraw
 	Quit
 )
 
@@ -100,11 +97,6 @@ func (v *View) Key(k terminal.Key) Action {
 		return Quit
 	case k == terminal.Resized:
 		return Redraw
-	case !v.Keys:
-		if k == 'q' {
-			return Quit
-		}
-		return Nothing
 	case v.typing:
 		return v.typeKey(k)
 	case v.help:
@@ -174,7 +166,7 @@ func (v *View) scroll(k terminal.Key) Action {
 	case terminal.End, 'G':
 		v.top = total
 	default:
-		return Nothing
+		return Redraw
 	}
 	v.top = max(0, min(v.top, total-v.page))
 	if v.top/blockSize != before/blockSize {
