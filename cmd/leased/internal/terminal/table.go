@@ -27,95 +27,78 @@ type Column struct {
 	Drop int
 }
 
+// column is a column that a table shows: its number and its width.
+type column struct {
+	Column
+	number, width int
+}
+
 // Table lays out rows of clean texts in at most width columns, or in as many as they need if
-// width is 0. The first line is the heading.
+// width is 0. The first line is the heading. Lines that still do not fit are cut.
 func Table(columns []Column, rows [][]string, width int) []string {
-	var shown []int
-	for i, c := range columns {
-		if c.Drop == 0 || slices.ContainsFunc(rows, func(cells []string) bool { return cells[i] != "" }) {
-			shown = append(shown, i)
-		}
-	}
-	widths := layout(columns, shown, rows, width)
-	for widths == nil {
-		drop := -1
-		for at, i := range shown {
-			if columns[i].Drop > 0 && (drop < 0 || columns[i].Drop > columns[shown[drop]].Drop) {
-				drop = at
-			}
-		}
-		if drop < 0 {
-			widths = minimal(columns, shown)
-			break
-		}
-		shown = slices.Delete(shown, drop, drop+1)
-		widths = layout(columns, shown, rows, width)
-	}
+	var shown []column
 	heading := make([]string, len(columns))
 	for i, c := range columns {
 		heading[i] = c.Title
+		widest, empty := Width(c.Title), true
+		for _, cells := range rows {
+			widest, empty = max(widest, Width(cells[i])), empty && cells[i] == ""
+		}
+		if c.Drop == 0 || !empty {
+			shown = append(shown, column{c, i, widest})
+		}
 	}
-	lines := []string{tableLine(columns, shown, widths, heading, width)}
+	if width > 0 {
+		shown = fitColumns(shown, width)
+	}
+	lines := []string{tableLine(shown, heading, width)}
 	for _, cells := range rows {
-		lines = append(lines, tableLine(columns, shown, widths, cells, width))
+		lines = append(lines, tableLine(shown, cells, width))
 	}
 	return lines
 }
 
-// layout returns the widths of the shown columns, or nil if they do not fit.
-func layout(columns []Column, shown []int, rows [][]string, width int) []int {
-	widths := make([]int, len(shown))
-	left := width - gap*(len(shown)-1)
-	for at, i := range shown {
-		widths[at] = Width(columns[i].Title)
-		for _, cells := range rows {
-			widths[at] = max(widths[at], Width(cells[i]))
-		}
-		left -= widths[at]
-	}
-	if width <= 0 {
-		return widths
-	}
-	for left < 0 {
-		widest := -1
-		for at, i := range shown {
-			if c := columns[i]; c.Min > 0 && widths[at] > c.Min && (widest < 0 || widths[at] > widths[widest]) {
-				widest = at
+// fitColumns drops columns until the others can shrink to a width, and then lets them shrink or grow.
+func fitColumns(shown []column, width int) []column {
+	over, room := 0, 0 // by how much the columns are too wide, and by how much they can shrink
+	for {
+		drop := 0
+		over, room = -width-gap, 0
+		for i, c := range shown {
+			over += c.width + gap
+			if c.Min > 0 {
+				room += max(0, c.width-c.Min)
+			}
+			if c.Drop > shown[drop].Drop {
+				drop = i
 			}
 		}
-		if widest < 0 {
-			return nil
-		}
-		widths[widest]--
-		left++
-	}
-	for at, i := range shown {
-		if columns[i].Grow {
-			widths[at] += min(left, maxGrow)
+		if over <= room || shown[drop].Drop == 0 {
 			break
 		}
+		shown = slices.Delete(shown, drop, drop+1)
 	}
-	return widths
-}
-
-// minimal returns the widths for a table that does not fit; its lines are cut.
-func minimal(columns []Column, shown []int) []int {
-	widths := make([]int, len(shown))
-	for at, i := range shown {
-		widths[at] = max(columns[i].Min, Width(columns[i].Title))
-	}
-	return widths
-}
-
-func tableLine(columns []Column, shown, widths []int, cells []string, width int) string {
-	var b strings.Builder
-	for at, i := range shown {
-		if at > 0 {
-			b.WriteString(strings.Repeat(" ", gap))
+	for ; over > 0 && room > 0; over, room = over-1, room-1 {
+		widest := -1
+		for i, c := range shown {
+			if c.Min > 0 && c.width > c.Min && (widest < 0 || c.width > shown[widest].width) {
+				widest = i
+			}
 		}
-		b.WriteString(pad(Fit(cells[i], widths[at], columns[i].Middle), widths[at], columns[i].Right))
+		shown[widest].width--
 	}
-	line := strings.TrimRight(b.String(), " ")
+	if grow := slices.IndexFunc(shown, func(c column) bool { return c.Grow }); grow >= 0 && over < 0 {
+		shown[grow].width += min(-over, maxGrow)
+	}
+	return shown
+}
+
+func tableLine(shown []column, cells []string, width int) string {
+	var texts []string
+	for _, c := range shown {
+		texts = append(texts, pad(Fit(cells[c.number], c.width, c.Middle), c.width, c.Right))
+	}
+	line := strings.TrimRight(strings.Join(texts, strings.Repeat(" ", gap)), " ")
 	if width <= 0 {
 		return line
 	}
