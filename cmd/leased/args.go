@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +57,11 @@ func positive(flags *pflag.FlagSet, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// exactlyOne reports whether exactly one of several flags was given.
+func exactlyOne(values ...string) bool {
+	return len(slices.DeleteFunc(values, func(value string) bool { return value == "" })) == 1
 }
 
 // prefixOf returns the optional argument without a trailing *.

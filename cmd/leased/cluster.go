@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -47,58 +49,47 @@ func setUpClusterStatus(c *cobra.Command) {
 	}
 }
 
-// statuses returns the status of every endpoint and of all members that these
-// name. It fails if none answers.
+// statuses returns the status of every endpoint and of all members that these name, sorted by id. It asks them
+// concurrently, because each one that cannot be reached costs a timeout. It fails if none answers.
 func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
-	addresses, err := a.endpoints()
+	addresses, _, _, err := a.service()
 	if err != nil {
 		return nil, err
 	}
-	var answers []*pb.StatusResponse
-	known := map[string]bool{}
+	var asking sync.WaitGroup
+	var mu sync.Mutex
 	var failed error
-	for asked := 0; asked < len(addresses); {
-		for _, got := range a.askAll(ctx, addresses[asked:]) {
-			asked++
-			if wrong := (*codeError)(nil); errors.As(got.err, &wrong) && wrong.code == wire.ExitUsage {
-				return nil, got.err // as it would be for the other members
-			}
-			if got.err != nil {
-				failed = errors.Join(failed, got.err)
-				continue
-			}
-			if !known[got.Id] {
-				known[got.Id] = true
-				answers = append(answers, got.StatusResponse)
-			}
-			for _, m := range got.Members {
-				if m.ApiAddress != "" && !slices.Contains(addresses, m.ApiAddress) {
-					addresses = append(addresses, m.ApiAddress)
-				}
-			}
+	answers, asked := map[string]*pb.StatusResponse{}, map[string]bool{"": true}
+	var ask func(address string) // the caller holds mu
+	ask = func(address string) {
+		if asked[address] {
+			return
 		}
+		asked[address] = true
+		asking.Go(func() {
+			got, err := a.statusOf(ctx, address)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = errors.Join(failed, err)
+				return
+			}
+			answers[got.Id] = got
+			for _, m := range got.Members {
+				ask(m.ApiAddress)
+			}
+		})
 	}
+	mu.Lock()
+	for _, address := range addresses {
+		ask(address)
+	}
+	mu.Unlock()
+	asking.Wait()
 	if len(answers) == 0 {
 		return nil, failed
 	}
-	return answers, nil
-}
-
-// answer is a member's status, or the error that the request ended with.
-type answer struct {
-	*pb.StatusResponse
-	err error
-}
-
-// askAll asks members for their status concurrently, because each one that cannot be reached costs a timeout.
-func (a *access) askAll(ctx context.Context, addresses []string) []answer {
-	answers := make([]answer, len(addresses))
-	var asking sync.WaitGroup
-	for i, address := range addresses {
-		asking.Go(func() { answers[i].StatusResponse, answers[i].err = a.statusOf(ctx, address) })
-	}
-	asking.Wait()
-	return answers
+	return slices.SortedFunc(maps.Values(answers), func(a, b *pb.StatusResponse) int { return cmp.Compare(a.Id, b.Id) }), nil
 }
 
 func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {

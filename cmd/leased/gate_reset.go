@@ -67,14 +67,8 @@ type resettable interface {
 
 // gate returns the gate that the flags name.
 func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettable, error) {
-	given := 0
-	for _, value := range []string{f.dialect, f.address, f.files, f.admin} {
-		if value != "" {
-			given++
-		}
-	}
 	switch {
-	case given != 1:
+	case !exactlyOne(f.dialect, f.address, f.files, f.admin):
 		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy to say where the mark " +
 			"is stored"))
 	case f.files != "":

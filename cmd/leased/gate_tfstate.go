@@ -57,14 +57,8 @@ func setUpGateTFState(c *cobra.Command) {
 
 // storage returns the storage that the flags name.
 func (f *tfstateFlags) storage(ctx context.Context) (tfstate.Storage, error) {
-	given := 0
-	for _, value := range []string{f.files, f.bucket, f.database} {
-		if value != "" {
-			given++
-		}
-	}
 	switch {
-	case given != 1:
+	case !exactlyOne(f.files, f.bucket, f.database):
 		return nil, usageError(errors.New("give one of --files, --s3 and --database to say where the states are kept"))
 	case f.files != "":
 		return tfstate.Files(f.files)
