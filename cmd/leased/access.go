@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -41,8 +40,7 @@ type access struct {
 	endpoint              string
 	caFile, cert, keyFile string
 	secretFile            string
-	redis                 *settings.RedisNodes // nil if the command does not connect to Redis
-	flags                 *pflag.FlagSet       // nil if the values come from no command line
+	flags                 *pflag.FlagSet // nil if the values come from no command line
 }
 
 // addAccess adds the flags to a command. The environment provides their defaults.
@@ -117,21 +115,9 @@ func (a *access) tls() (*tls.Config, error) {
 		}
 		return nil, nil //nolint:nilnil // nil means no TLS
 	}
-	text, err := os.ReadFile(a.caFile)
+	config, err := settings.TLS(a.caFile, a.cert, a.keyFile, a.value)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("read %s: %w", a.value("tls-ca", a.caFile), err))
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, usageError(fmt.Errorf("%s contains no PEM certificate", a.value("tls-ca", a.caFile)))
-	}
-	if a.cert != "" {
-		own, err := tls.LoadX509KeyPair(a.cert, a.keyFile)
-		if err != nil {
-			return nil, usageError(fmt.Errorf("read %s and %s: %w", a.value("tls-cert", a.cert), a.value("tls-key", a.keyFile),
-				err))
-		}
-		config.Certificates = []tls.Certificate{own}
+		return nil, usageError(err)
 	}
 	return config, nil
 }

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -132,48 +132,21 @@ func fleetText(f *pb.GetFleetResponse) string {
 // addRedisAccess adds the flags of addAccess, and those of a command that connects to Redis itself. The password
 // comes from the environment or a file, never from a flag.
 func addRedisAccess(c *cobra.Command) *access {
-	flags, n := c.Flags(), &settings.RedisNodes{}
-	fromEnvironment(flags, &n.User, "redis-user", "", "ACL user on the Redis nodes")
-	flags.StringVar(&n.PasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""),
-		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+
-			settings.PasswordVariable+")")
-	flags.BoolVar(&n.TLS, "redis-tls", isTrue("LEASED_REDIS_TLS"),
-		"encrypt the connections to the Redis nodes (LEASED_REDIS_TLS)")
-	fromEnvironment(flags, &n.CA, "redis-tls-ca", "", "PEM file with the CA of the Redis nodes' certificates")
-	fromEnvironment(flags, &n.Cert, "redis-tls-cert", "",
-		"PEM file with your certificate, if the Redis nodes require one")
-	fromEnvironment(flags, &n.Key, "redis-tls-key", "", "PEM file with the key of that certificate")
-	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"),
-		"allow sending the password unencrypted to another host (LEASED_REDIS_INSECURE)")
-	a := addAccess(c)
-	a.redis = n
-	return a
-}
-
-// isTrue returns the default of a flag. redisNodes reports invalid values.
-func isTrue(variable string) bool {
-	on, _ := strconv.ParseBool(fromEnv(variable, "false"))
-	return on
+	settings.RedisFlags(c.Flags())
+	return addAccess(c)
 }
 
 // redisNodes returns how to connect to Redis nodes, after it has checked the flags and the files, and that they allow
 // connections to these addresses.
 func (a *access) redisNodes(addresses ...string) (*settings.RedisNodes, error) {
-	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
-		if value := fromEnv(variable, "false"); value != "" {
-			if _, err := strconv.ParseBool(value); err != nil {
-				return nil, usageError(fmt.Errorf("%s (%s) must be true or false", variable, value))
-			}
-		}
+	nodes, err := settings.LoadRedis(a.flags, os.LookupEnv)
+	if err == nil {
+		err = nodes.Check(addresses)
 	}
-	a.redis.Password = fromEnv(settings.PasswordVariable, "")
-	if err := a.redis.RedisAccess.Check(); err != nil {
+	if err != nil {
 		return nil, usageError(err)
 	}
-	if err := a.redis.Check(addresses); err != nil {
-		return nil, usageError(err)
-	}
-	return a.redis, nil
+	return nodes, nil
 }
 
 func setUpFleetShow(c *cobra.Command) {

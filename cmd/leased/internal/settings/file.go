@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -149,7 +148,7 @@ func (s *Settings) readPolicies(path string, node *yaml.Node) error {
 
 // readPolicy reads and validates one policy.
 func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
-	durations := map[string]*time.Duration{"ttl": &p.TTL, "renew": &p.Renew, "drift": &p.Drift, "lock-delay": &p.LockDelay}
+	durations := durationsOf(&p)
 	err = eachField(path, "policies", entry, policyFields, func(name string, node *yaml.Node) (err error) {
 		broken := func(rule string) error { return broken(path, "policies: "+name, node, rule) }
 		duration, isDuration := durations[name]
@@ -187,23 +186,22 @@ func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 	return p, nil
 }
 
-// printPolicies returns the policies in the form of the file.
-func printPolicies(policies []lease.Policy) string {
-	if len(policies) == 0 {
-		return "policies: []\n"
-	}
-	var b strings.Builder
-	b.WriteString("policies:\n")
+// durationsOf returns the durations of a policy by their names in the file.
+func durationsOf(p *lease.Policy) map[string]*time.Duration {
+	return map[string]*time.Duration{"ttl": &p.TTL, "renew": &p.Renew, "drift": &p.Drift, "lock-delay": &p.LockDelay}
+}
+
+// fieldsOf returns policies in the form of the file.
+func fieldsOf(policies []lease.Policy) []map[string]string {
+	all := []map[string]string{}
 	for _, p := range policies {
-		fmt.Fprintf(&b, "  - prefix: %s\n    mode: %s\n", strconv.Quote(p.Prefix), p.Mode)
-		for _, field := range []struct {
-			name  string
-			value time.Duration
-		}{{"ttl", p.TTL}, {"renew", p.Renew}, {"drift", p.Drift}, {"lock-delay", p.LockDelay}} {
-			if field.value != 0 {
-				fmt.Fprintf(&b, "    %s: %v\n", field.name, field.value)
+		fields := map[string]string{"prefix": p.Prefix, "mode": p.Mode.String()}
+		for name, duration := range durationsOf(&p) {
+			if *duration != 0 {
+				fields[name] = duration.String()
 			}
 		}
+		all = append(all, fields)
 	}
-	return b.String()
+	return all
 }

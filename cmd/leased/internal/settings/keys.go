@@ -89,8 +89,7 @@ func (s *Settings) memberKeys() []key {
 }
 
 func (s *Settings) redisKeys() []key {
-	n := &s.RedisNodes
-	return []key{
+	return append([]key{
 		list(&s.Redis, "redis", "first Redis nodes of efficiency mode: an odd number of masters, HOST:PORT, "+
 			"separated by commas; to change them later, use leased redis fleet set"),
 		text(&s.RedisNamespace, "redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis"),
@@ -98,16 +97,21 @@ func (s *Settings) redisKeys() []key {
 			"longest TTL in efficiency mode"),
 		duration(&s.RedisTimeout, "redis-timeout", redlockadapter.DefaultNodeTimeout, time.Millisecond,
 			"time after which a Redis node that does not answer counts as unreachable"),
-		text(&n.User, "redis-user", "", "ACL user on the Redis nodes (default: the default user of Redis)"),
-		text(&n.PasswordFile, "redis-password-file", "",
+	}, s.RedisNodes.keys()...)
+}
+
+// keys returns the settings of connections to Redis nodes. Members and other programs have the same ones.
+func (a *RedisAccess) keys() []key {
+	return []key{
+		text(&a.User, "redis-user", "", "ACL user on the Redis nodes (default: the default user of Redis)"),
+		text(&a.PasswordFile, "redis-password-file", "",
 			"file with the password of the Redis nodes; or give the password in "+PasswordVariable),
-		boolean(&n.TLS, "redis-tls", "encrypt the connections to the Redis nodes"),
-		text(&n.CA, "redis-tls-ca", "",
+		boolean(&a.TLS, "redis-tls", "encrypt the connections to the Redis nodes"),
+		text(&a.CA, "redis-tls-ca", "",
 			"PEM file with the CA of the Redis nodes' certificates (default: the CAs of the system)"),
-		text(&n.Cert, "redis-tls-cert", "",
-			"PEM file with this member's certificate for Redis, if the nodes require one"),
-		text(&n.Key, "redis-tls-key", "", "PEM file with the key of redis-tls-cert"),
-		boolean(&n.Insecure, "redis-insecure", "allow sending the password unencrypted to another host"),
+		text(&a.Cert, "redis-tls-cert", "", "PEM file with the certificate to present to the Redis nodes, if they require one"),
+		text(&a.Key, "redis-tls-key", "", "PEM file with the key of redis-tls-cert"),
+		boolean(&a.Insecure, "redis-insecure", "allow sending the password unencrypted to another host"),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/leased-project/leased/lease"
@@ -22,6 +23,18 @@ func (s *Settings) Fleet() engine.Fleet {
 		return engine.Fleet{}
 	}
 	return engine.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
+}
+
+// LoadRedis returns how a program that is no member connects to Redis nodes: what the flags of RedisFlags and the
+// environment say.
+func LoadRedis(flags *pflag.FlagSet, environ func(string) (string, bool)) (*RedisNodes, error) {
+	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
+	if err := s.load(s.RedisNodes.keys(), flags, environ); err != nil {
+		return nil, err
+	}
+	s.RedisNodes.Password, _ = environ(PasswordVariable)
+	_, err := s.RedisNodes.RedisAccess.Options("127.0.0.1:6379") // nothing but the address depends on the node
+	return &s.RedisNodes, err
 }
 
 // RedisNodes has the options of connections to several Redis nodes: the same for all, except for
@@ -122,24 +135,6 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 			return nil
 		})
 	})
-}
-
-// print returns redis-nodes in the form of the file.
-func (n *RedisNodes) print() string {
-	if len(n.exceptions) == 0 {
-		return "redis-nodes: {}\n"
-	}
-	var b strings.Builder
-	b.WriteString("redis-nodes:\n")
-	for _, address := range n.excepted() {
-		fmt.Fprintf(&b, "  %q:\n", address)
-		for _, field := range redisFields {
-			if value, given := n.exceptions[address][field]; given {
-				fmt.Fprintf(&b, "    %s: %q\n", field, value)
-			}
-		}
-	}
-	return b.String()
 }
 
 // validateRedis checks the fleet and the options of its nodes.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,30 +50,21 @@ var redisFields = []string{"user", "password-file", "tls", "tls-ca", "tls-cert",
 
 // set sets a field by its name in redis-nodes.
 func (a *RedisAccess) set(field, value string) (rule string) {
-	switch field {
-	case "user":
-		a.User = value
-	case "password-file":
-		a.PasswordFile, a.Password = value, ""
-	case "tls":
-		on, err := strconv.ParseBool(value)
-		if err != nil {
-			return "must be true or false"
-		}
-		a.TLS = on
-		if !on {
-			a.CA, a.Cert, a.Key = "", "", ""
-		}
-	case "tls-ca":
-		a.CA = value
-	case "tls-cert":
-		a.Cert = value
-	case "tls-key":
-		a.Key = value
-	default:
+	if !slices.Contains(redisFields, field) {
 		return "is not an option of a node; the options are " + strings.Join(redisFields, ", ")
 	}
-	return ""
+	for _, k := range a.keys() {
+		if k.name == "redis-"+field {
+			rule = k.set(value)
+		}
+	}
+	switch {
+	case field == "password-file":
+		a.Password = ""
+	case field == "tls" && !a.TLS:
+		a.CA, a.Cert, a.Key = "", "", ""
+	}
+	return rule
 }
 
 // broken returns the first setting that breaks a rule, and the rule. Both are empty
@@ -95,12 +86,6 @@ func (a *RedisAccess) broken(prefix string) (setting, rule string) {
 		return prefix + "tls-cert", withoutTLS
 	}
 	return "", ""
-}
-
-// Check reads the files and reports the first setting that breaks a rule for every node.
-func (a *RedisAccess) Check() error {
-	_, err := a.Options("127.0.0.1:6379") // nothing but the address depends on the node
-	return err
 }
 
 // Options returns the go-redis options for a node. It reads the files.
@@ -144,21 +129,34 @@ func (a *RedisAccess) tls(address string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: Redis node %q must be HOST:PORT", ErrRedis, address)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	if a.CA != "" {
-		text, err := os.ReadFile(a.CA)
+	config, err := TLS(a.CA, a.Cert, a.Key, func(setting, value string) string {
+		return fmt.Sprintf("redis-%s (%s)", setting, value)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRedis, err)
+	}
+	config.ServerName = host
+	return config, nil
+}
+
+// TLS returns the configuration of connections with the given files: the CA of the other side, and the own
+// certificate. name describes the value of a setting in an error.
+func TLS(ca, cert, key string, name func(setting, value string) string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, fmt.Errorf("%w: read redis-tls-ca: %w", ErrRedis, err)
+			return nil, fmt.Errorf("read %s: %w", name("tls-ca", ca), err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%w: redis-tls-ca (%s) contains no PEM certificate", ErrRedis, a.CA)
+			return nil, fmt.Errorf("%s contains no PEM certificate", name("tls-ca", ca))
 		}
 	}
-	if a.Cert != "" {
-		own, err := tls.LoadX509KeyPair(a.Cert, a.Key)
+	if cert != "" {
+		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("%w: read redis-tls-cert (%s) and redis-tls-key (%s): %w", ErrRedis, a.Cert, a.Key, err)
+			return nil, fmt.Errorf("read %s and %s: %w", name("tls-cert", cert), name("tls-key", key), err)
 		}
 		config.Certificates = []tls.Certificate{own}
 	}

@@ -86,7 +86,7 @@ func TestRulesNameBothSettings(t *testing.T) {
 		"redis-tls-ca needs redis-tls (false) to be true":                            {CA: "c"},
 		"redis-tls-cert needs redis-tls (false) to be true":                          {Cert: "c", Key: "k"},
 		"read redis-password-file: open no-such-file":                                {PasswordFile: "no-such-file"},
-		"read redis-tls-ca: open no-such-file":                                       {TLS: true, CA: "no-such-file"},
+		"read redis-tls-ca (no-such-file): open no-such-file":                        {TLS: true, CA: "no-such-file"},
 		"redis-tls-ca (" + empty + ") contains no PEM certificate":                   {TLS: true, CA: empty},
 		"redis-password-file (" + empty + ") is empty; it must contain the password": {PasswordFile: empty},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/server/limits"
@@ -61,11 +62,22 @@ const defaultSource = "default"
 // Flags adds a flag for every key.
 func Flags(flags *pflag.FlagSet) {
 	for _, k := range new(Settings).keys() {
-		if k.kind == flag {
-			flags.Bool(k.name, k.fallback == "true", k.usage)
-		} else {
-			flags.String(k.name, k.fallback, k.usage)
-		}
+		k.addTo(flags, k.usage)
+	}
+}
+
+// RedisFlags adds the flags of a program that connects to Redis nodes and is no member.
+func RedisFlags(flags *pflag.FlagSet) {
+	for _, k := range new(RedisAccess).keys() {
+		k.addTo(flags, k.usage+" ("+Variable(k.name)+")")
+	}
+}
+
+func (k key) addTo(flags *pflag.FlagSet, usage string) {
+	if k.kind == flag {
+		flags.Bool(k.name, k.fallback == "true", usage)
+	} else {
+		flags.String(k.name, k.fallback, usage)
 	}
 }
 
@@ -90,32 +102,36 @@ func Variable(key string) string {
 // each of them is valid.
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
-	keys := s.keys()
-	for _, k := range keys {
-		s.give(k.name, k.fallback, defaultSource)
-	}
 	var invalid error
 	if file != "" {
 		invalid = s.readFile(file)
 	}
+	invalid = errors.Join(invalid, s.load(s.keys(), flags, environ))
+	s.RedisNodes.Password, _ = environ(PasswordVariable)
+	if invalid == nil {
+		invalid = s.validate()
+	}
+	return s, invalid
+}
+
+// load sets the fields of keys to the values of flags, of the environment, of the file that was read before, or to
+// the defaults.
+func (s *Settings) load(keys []key, flags *pflag.FlagSet, environ func(string) (string, bool)) (invalid error) {
 	for _, k := range keys {
+		if _, ok := s.texts[k.name]; !ok {
+			s.give(k.name, k.fallback, defaultSource)
+		}
 		if value, ok := environ(Variable(k.name)); ok {
 			s.give(k.name, value, Variable(k.name))
 		}
 		if f := flags.Lookup(k.name); f != nil && f.Changed {
 			s.give(k.name, f.Value.String(), "--"+k.name)
 		}
-	}
-	for _, k := range keys {
 		if rule := k.set(s.texts[k.name]); rule != "" {
 			invalid = errors.Join(invalid, s.broken(k.name, rule))
 		}
 	}
-	s.RedisNodes.Password, _ = environ(PasswordVariable)
-	if invalid == nil {
-		invalid = s.validate()
-	}
-	return s, invalid
+	return invalid
 }
 
 func (s *Settings) give(key, value, source string) { s.texts[key], s.sources[key] = value, source }
@@ -131,7 +147,7 @@ func (s *Settings) Print() string {
 	for _, k := range s.keys() {
 		fmt.Fprintf(&b, "%s: %s # %s\n", k.name, k.yaml(s.texts[k.name]), s.sources[k.name])
 	}
-	b.WriteString(s.RedisNodes.print())
-	b.WriteString(printPolicies(s.Policies))
+	text, _ := yaml.Marshal(map[string]any{"redis-nodes": s.RedisNodes.exceptions, "policies": fieldsOf(s.Policies)})
+	b.Write(text) // maps of strings have a form
 	return secret.Hide(b.String())
 }
