@@ -6,9 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,25 +33,18 @@ type CA struct {
 // Certificates are valid from now on.
 func Open(dir string, now time.Time) (*CA, error) {
 	c := &CA{dir: dir, now: now}
-	hasCert, err := exists(c.CertFile())
-	if err != nil {
-		return nil, err
-	}
-	hasKey, err := exists(c.KeyFile())
-	if err != nil {
-		return nil, err
-	}
+	noCert, noKey := missing(c.CertFile()), missing(c.KeyFile())
 	switch {
-	case hasCert && hasKey:
-		return c, c.load()
-	case hasCert:
+	case noCert && noKey:
+		return c, c.create()
+	case noKey:
 		return nil, fmt.Errorf("%w: %s exists, but its key %s does not; give a folder with both, or an empty one", ErrCA,
 			c.CertFile(), c.KeyFile())
-	case hasKey:
+	case noCert:
 		return nil, fmt.Errorf("%w: %s exists, but its certificate %s does not; give a folder with both, or an empty one",
 			ErrCA, c.KeyFile(), c.CertFile())
 	}
-	return c, c.create()
+	return c, c.load()
 }
 
 // CertFile returns the path of the CA's certificate.
@@ -66,17 +57,12 @@ func (c *CA) KeyFile() string { return filepath.Join(c.dir, "ca.key") }
 func (c *CA) Created() bool { return c.created }
 
 func (c *CA) load() (err error) {
-	if c.cert, err = readCert(c.CertFile()); err != nil {
-		return fmt.Errorf("%w: %w", ErrCA, err)
-	}
-	if c.key, err = readKey(c.KeyFile()); err != nil {
+	if c.cert, c.key, err = readPair(c.CertFile(), c.KeyFile()); err != nil {
 		return fmt.Errorf("%w: %w", ErrCA, err)
 	}
 	switch {
 	case !c.cert.IsCA:
 		return fmt.Errorf("%w: %s is not the certificate of a CA", ErrCA, c.CertFile())
-	case !c.key.PublicKey.Equal(c.cert.PublicKey):
-		return fmt.Errorf("%w: %s is not the key of %s", ErrCA, c.KeyFile(), c.CertFile())
 	case c.now.After(c.cert.NotAfter):
 		return fmt.Errorf("%w: %s expired on %s; make a new CA in another folder", ErrCA, c.CertFile(),
 			c.cert.NotAfter.Format(time.DateOnly))
@@ -110,11 +96,3 @@ func (c *CA) create() (err error) {
 
 // signed reports whether this CA signed a certificate.
 func (c *CA) signed(cert *x509.Certificate) bool { return cert.CheckSignatureFrom(c.cert) == nil }
-
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}

@@ -3,9 +3,12 @@ package devca
 import (
 	"crypto/ecdsa"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,49 +17,23 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
-const (
-	certBlock = "CERTIFICATE"
-	keyBlock  = "PRIVATE KEY"
-)
-
-func readBlock(path, kind string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s does not start with a PEM block %q", path, kind)
-	}
-	return block.Bytes, nil
+// missing reports whether a file does not exist.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
-func readCert(path string) (*x509.Certificate, error) {
-	der, err := readBlock(path, certBlock)
+// readPair reads a certificate and its key.
+func readPair(certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("read %s and %s: %w", certFile, keyFile, err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return cert, nil
-}
-
-func readKey(path string) (*ecdsa.PrivateKey, error) {
-	der, err := readBlock(path, keyBlock)
-	if err != nil {
-		return nil, err
-	}
-	key, err := x509.ParsePKCS8PrivateKey(der)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	own, ok := key.(*ecdsa.PrivateKey)
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s has a key of type %T; leased certs uses ECDSA keys only", path, key)
+		return nil, nil, fmt.Errorf("%s has a key of type %T; leased certs uses ECDSA keys only", keyFile, pair.PrivateKey)
 	}
-	return own, nil
+	return pair.Leaf, key, nil
 }
 
 func writeKey(path string, key *ecdsa.PrivateKey) error {
@@ -64,10 +41,10 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	return write(path, keyBlock, der, 0o600)
+	return write(path, "PRIVATE KEY", der, 0o600)
 }
 
-func writeCert(path string, der []byte) error { return write(path, certBlock, der, 0o644) }
+func writeCert(path string, der []byte) error { return write(path, "CERTIFICATE", der, 0o644) }
 
 // write writes a file with a PEM block.
 func write(path, kind string, der []byte, mode os.FileMode) error {
@@ -77,11 +54,7 @@ func write(path, kind string, der []byte, mode os.FileMode) error {
 // PKCS12 writes a file that browsers and key stores import: the key and the certificate of a client, and the CA. It
 // returns the path and the random password of the file.
 func (c *CA) PKCS12(i Issued) (path, password string, err error) {
-	key, err := readKey(i.KeyFile)
-	if err != nil {
-		return "", "", err
-	}
-	cert, err := readCert(i.CertFile)
+	cert, key, err := readPair(i.CertFile, i.KeyFile)
 	if err != nil {
 		return "", "", err
 	}
