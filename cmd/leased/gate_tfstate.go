@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -169,9 +167,8 @@ func readPasswords(name string) (map[string]string, error) {
 		return nil, err
 	}
 	users := map[string]string{}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(data), "\n") {
+		line, number := strings.TrimSpace(line), i+1
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -183,9 +180,6 @@ func readPasswords(name string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s:%d names the user %s again", name, number, user)
 		}
 		users[user] = password
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if len(users) == 0 {
 		return nil, fmt.Errorf("%s has no users", name)

@@ -54,7 +54,7 @@ func setUpSnapshotSave(c *cobra.Command) {
 
 // receiveFile writes the chunks of a snapshot to a file.
 func receiveFile(stream grpc.ServerStreamingClient[pb.Chunk], file io.Writer, line *progress.Line) error {
-	received := int64(0)
+	shown := &transfer{line: line, what: "saving the snapshot"}
 	for {
 		chunk, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -63,12 +63,10 @@ func receiveFile(stream grpc.ServerStreamingClient[pb.Chunk], file io.Writer, li
 		if err != nil {
 			return err
 		}
-		if _, err := file.Write(chunk.Data); err != nil {
+		shown.Total = shown.Done + int64(len(chunk.Data)) + chunk.Left
+		if _, err := io.MultiWriter(file, shown).Write(chunk.Data); err != nil {
 			return err
 		}
-		received += int64(len(chunk.Data))
-		line.Show("saving the snapshot: " + progress.Work{Done: received, Total: received + chunk.Left,
-			Elapsed: line.Elapsed()}.Bytes())
 	}
 }
 
@@ -98,7 +96,7 @@ func setUpSnapshotInspect(c *cobra.Command) {
 		}
 		defer file.Close()
 		line := progress.New(os.Stderr, time.Now)
-		info, err := raftstore.InspectSnapshot(newCountingReader(file, line, "reading the snapshot"))
+		info, err := raftstore.InspectSnapshot(showRead(file, line, "reading the snapshot"))
 		line.End()
 		if err != nil {
 			return err
@@ -153,44 +151,40 @@ func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResp
 		return err
 	}
 	defer opened.Close()
-	file := newCountingReader(opened, line, "sending the snapshot")
-	buffer := make([]byte, chunkSize)
-	for {
-		n, err := io.ReadFull(file, buffer)
-		if n > 0 {
-			if sendErr := stream.Send(&pb.Chunk{Data: buffer[:n]}); sendErr != nil {
-				return nil // the response has the reason
-			}
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	_, err = io.CopyBuffer(chunks{stream}, showRead(opened, line, "sending the snapshot"), make([]byte, chunkSize))
+	if errors.Is(err, io.EOF) {
+		return nil // the response has the reason
 	}
+	return err
 }
 
-// countingReader shows how much of a file was read.
-type countingReader struct {
-	file *os.File
+// chunks sends what is written to it.
+type chunks struct {
+	stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse]
+}
+
+// Write sends a chunk. It returns io.EOF if the service has responded already.
+func (c chunks) Write(data []byte) (int, error) { return len(data), c.stream.Send(&pb.Chunk{Data: data}) }
+
+// transfer shows how much of a file was written to it.
+type transfer struct {
 	line *progress.Line
 	what string
-	work progress.Work
+	progress.Work
 }
 
-func newCountingReader(file *os.File, line *progress.Line, what string) *countingReader {
-	r := &countingReader{file: file, line: line, what: what}
+// Write counts data.
+func (t *transfer) Write(data []byte) (int, error) {
+	t.Done, t.Elapsed = t.Done+int64(len(data)), t.line.Elapsed()
+	t.line.Show(t.what + ": " + t.Bytes())
+	return len(data), nil
+}
+
+// showRead returns a reader of a file that shows how much was read.
+func showRead(file *os.File, line *progress.Line, what string) io.Reader {
+	shown := &transfer{line: line, what: what}
 	if info, err := file.Stat(); err == nil {
-		r.work.Total = info.Size() // 0 if the file is a pipe
+		shown.Total = info.Size() // 0 if the file is a pipe
 	}
-	return r
-}
-
-// Read reads from the file.
-func (r *countingReader) Read(p []byte) (int, error) {
-	n, err := r.file.Read(p)
-	r.work.Done, r.work.Elapsed = r.work.Done+int64(n), r.line.Elapsed()
-	r.line.Show(r.what + ": " + r.work.Bytes())
-	return n, err
+	return io.TeeReader(file, shown)
 }
