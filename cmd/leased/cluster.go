@@ -89,7 +89,8 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	if len(answers) == 0 {
 		return nil, failed
 	}
-	return slices.SortedFunc(maps.Values(answers), func(a, b *pb.StatusResponse) int { return cmp.Compare(a.Id, b.Id) }), nil
+	byID := func(a, b *pb.StatusResponse) int { return cmp.Compare(a.Id, b.Id) }
+	return slices.SortedFunc(maps.Values(answers), byID), nil
 }
 
 func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {

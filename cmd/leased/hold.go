@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -116,4 +117,24 @@ func (f *runFlags) holding(c *cobra.Command, name string,
 		return context.Cause(ctx)
 	}
 	return f.notAcquired(resource, err, f.line.notQueued())
+}
+
+// release releases the lease and closes the session. If the service does not
+// answer within the timeout, both expire: an unanswered renewal must not keep the
+// program from ending.
+func release(client *lease.Client, l *lease.Lease, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if l != nil && l.Err() == nil {
+			_ = l.Release(ctx)
+		}
+		_ = client.Close(ctx)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }

@@ -282,26 +282,6 @@ func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise
 	return nil
 }
 
-// release releases the lease and closes the session. If the service does not
-// answer within the timeout, both expire: an unanswered renewal must not keep the
-// program from ending.
-func release(client *lease.Client, l *lease.Lease, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if l != nil && l.Err() == nil {
-			_ = l.Release(ctx)
-		}
-		_ = client.Close(ctx)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
 // options checks the flags and fills in the timings.
 func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]lease.AcquireOption, error) {
 	if err := resource.Validate(); err != nil {

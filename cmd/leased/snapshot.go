@@ -164,7 +164,9 @@ type chunks struct {
 }
 
 // Write sends a chunk. It returns io.EOF if the service has responded already.
-func (c chunks) Write(data []byte) (int, error) { return len(data), c.stream.Send(&pb.Chunk{Data: data}) }
+func (c chunks) Write(data []byte) (int, error) {
+	return len(data), c.stream.Send(&pb.Chunk{Data: data})
+}
 
 // transfer shows how much of a file was written to it.
 type transfer struct {

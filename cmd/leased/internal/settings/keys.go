@@ -109,7 +109,8 @@ func (a *RedisAccess) keys() []key {
 		boolean(&a.TLS, "redis-tls", "encrypt the connections to the Redis nodes"),
 		text(&a.CA, "redis-tls-ca", "",
 			"PEM file with the CA of the Redis nodes' certificates (default: the CAs of the system)"),
-		text(&a.Cert, "redis-tls-cert", "", "PEM file with the certificate to present to the Redis nodes, if they require one"),
+		text(&a.Cert, "redis-tls-cert", "",
+			"PEM file with the certificate to present to the Redis nodes, if they require one"),
 		text(&a.Key, "redis-tls-key", "", "PEM file with the key of redis-tls-cert"),
 		boolean(&a.Insecure, "redis-insecure", "allow sending the password unencrypted to another host"),
 	}
