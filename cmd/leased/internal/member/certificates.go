@@ -108,54 +108,36 @@ func (c *certificates) expiries() map[string]time.Time {
 	return map[string]time.Time{"own": now.own.Leaf.NotAfter, "ca": now.caExpiry}
 }
 
-func (c *certificates) own(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current.Load().own, nil
-}
-
-func (c *certificates) ownAsClient(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	return c.current.Load().own, nil
-}
-
-// mutual returns a server configuration that requires a client certificate signed by
-// the current CA.
-func (c *certificates) mutual() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.own, ClientAuth: tls.RequireAndVerifyClientCert,
-		ClientCAs: c.current.Load().ca}
-}
-
-func (c *certificates) mutualNow(*tls.ClientHelloInfo) (*tls.Config, error) { return c.mutual(), nil }
-
-// api returns the TLS configuration of the API.
-func (c *certificates) api() *tls.Config {
-	switch {
-	case c == nil:
-		return nil
-	case c.requireClient:
-		config := c.mutual()
-		config.GetConfigForClient = c.mutualNow
-		return config
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.own}
-}
-
-// toPeers returns the TLS configuration for calls to other members.
-func (c *certificates) toPeers() *tls.Config {
+// config returns the configuration of a new connection between members, with the certificates of now: both sides
+// present one. It returns nil without TLS.
+func (c *certificates) config() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.current.Load().ca, GetClientCertificate: c.ownAsClient}
+	now := c.current.Load()
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.own}, RootCAs: now.ca,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: now.ca}
 }
 
-// raft returns a function with the TLS configuration between members at the time of
-// the call: both sides present a certificate. It returns nil without TLS.
+// raft returns config, or nil without TLS.
 func (c *certificates) raft() func() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return func() *tls.Config {
-		now := c.current.Load()
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.own},
-			ClientAuth: tls.RequireAndVerifyClientCert,
-			ClientCAs:  now.ca, RootCAs: now.ca}
+	return c.config
+}
+
+// api returns the TLS configuration of the API, which requires a client certificate only if the settings do.
+func (c *certificates) api() *tls.Config {
+	if c == nil {
+		return nil
 	}
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config := c.config()
+			if !c.requireClient {
+				config.ClientAuth = tls.NoClientCert
+			}
+			return config, nil
+		}}
 }

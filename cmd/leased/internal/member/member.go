@@ -93,11 +93,11 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	if err := errors.Join(m.startProbes(), m.startDiagnostics(version)); err != nil {
 		return nil, err
 	}
-	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.creds.secret, logger: logger}
+	m.peers = &peers{addresses: s.Join, tls: m.certs.config, secret: m.creds.secret, logger: logger}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
-	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
+	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.config, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Audit: m.audit, FilePolicies: m.filePolicies,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, RedisTimeout: s.RedisTimeout,
 		Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL, Metrics: m.metrics,
