@@ -149,22 +149,6 @@ func (a *access) redisNodes(addresses ...string) (*settings.RedisNodes, error) {
 	return nodes, nil
 }
 
-func setUpFleetShow(c *cobra.Command) {
-	a, o := addAccess(c), addOutput(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		got, err := someFleet(a.fleet(c.Context()))
-		if err != nil {
-			return err
-		}
-		return o.print(c, got, func(t *tabwriter.Writer) {
-			for _, address := range got.Fleet.Addresses {
-				fmt.Fprintln(t, address)
-			}
-			fmt.Fprintf(t, "\n%s\n", fleetText(got))
-		})
-	}
-}
-
 func setUpFleetSet(c *cobra.Command) {
 	r := &pb.SetFleetRequest{Fleet: &pb.RedisFleet{}}
 	var noWait bool

@@ -66,7 +66,7 @@ var commands = map[string]command{
 	"snapshot inspect":   {setUpSnapshotInspect, nil},
 	"snapshot restore":   {setUpSnapshotRestore, nil},
 	"redis status":       {setUpRedisStatus, nil},
-	"redis fleet show":   {setUpFleetShow, nil},
+	"redis fleet show":   {setUpRedisStatus, nil},
 	"redis fleet set":    {setUpFleetSet, nil},
 	"redis init":         {setUpRedisInit, nil},
 	"postgres ddl":       {setUpPostgresDDL, nil},
