@@ -74,24 +74,19 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, errors.New("the context of a gated request has no flight")
 	}
 	f.launched = true
-	results, late := make(chan result), make(chan struct{})
-	go func() {
-		r := f.send(t.inner, request)
-		select {
-		case results <- r:
-		case <-late:
-			if r.response != nil {
-				_ = r.response.Body.Close() // reads the rest and so ends the flight
-			}
-		}
-	}()
+	results := make(chan result, 1)
+	go func() { results <- f.send(t.inner, request) }()
 	timer := time.NewTimer(f.proxy.config.AnswerTimeout)
 	defer timer.Stop()
 	select {
 	case r := <-results:
 		return r.response, r.err
 	case <-timer.C:
-		close(late)
+		go func() {
+			if r := <-results; r.response != nil {
+				_ = r.response.Body.Close() // reads the rest and so ends the flight
+			}
+		}()
 		f.proxy.config.Log.Warn("the service did not respond in time; the resource stays closed until it does",
 			"resource", f.record.Resource, "token", f.record.Token, "method", f.record.Method, "path", f.record.Path)
 		return nil, fmt.Errorf("%w: no response within %v", errUnknown, f.proxy.config.AnswerTimeout)
