@@ -126,15 +126,8 @@ func waitForEnd(ctx context.Context, m *member.Member, logger *slog.Logger, relo
 
 // hideSecrets removes secrets from log records.
 func hideSecrets(_ []string, a slog.Attr) slog.Attr {
-	switch value := a.Value.Any().(type) {
-	case string:
-		if secret.In(value) {
-			a.Value = slog.StringValue(secret.Hide(value))
-		}
-	case error:
-		if text := value.Error(); secret.In(text) {
-			a.Value = slog.StringValue(secret.Hide(text))
-		}
+	if text := a.Value.String(); secret.In(text) {
+		a.Value = slog.StringValue(secret.Hide(text))
 	}
 	return a
 }

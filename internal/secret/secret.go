@@ -39,12 +39,12 @@ func New() string {
 	return prefix + hex.EncodeToString(random)
 }
 
+var form = regexp.MustCompile(fmt.Sprintf("^%s[0-9a-f]{%d}$", prefix, hex.EncodedLen(size)))
+
 // Check returns an error if New cannot have created the text. The error does not
 // contain the text.
 func Check(text string) error {
-	digits, ok := strings.CutPrefix(text, prefix)
-	_, err := hex.DecodeString(digits)
-	if !ok || err != nil || len(digits) != hex.EncodedLen(size) || strings.ToLower(digits) != digits {
+	if !form.MatchString(text) {
 		return fmt.Errorf("%w: one is %s and %d hexadecimal digits", ErrForm, prefix, hex.EncodedLen(size))
 	}
 	return nil

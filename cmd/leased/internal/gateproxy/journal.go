@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -28,8 +27,8 @@ type journal struct {
 	db   *bbolt.DB
 	gate *boltgate.Gate
 
-	failOnce sync.Once
-	failed   chan struct{} // closed by the first failed write
+	failed context.Context // ends with the first failed write
+	fail   context.CancelFunc
 }
 
 func openJournal(path string, rule fencing.Rule) (*journal, error) {
@@ -48,7 +47,8 @@ func openJournal(path string, rule fencing.Rule) (*journal, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("prepare the journal %s: %w", path, err)
 	}
-	return &journal{db: db, gate: boltgate.New(db, rule), failed: make(chan struct{})}, nil
+	failed, fail := context.WithCancel(context.Background())
+	return &journal{db: db, gate: boltgate.New(db, rule), failed: failed, fail: fail}, nil
 }
 
 // begin admits the token of f, raises the mark and records f as in flight, in
@@ -116,15 +116,13 @@ func (j *journal) flights() (all []Flight, err error) {
 // write makes a change unless an earlier one has failed. A refusal is not a
 // failure.
 func (j *journal) write(change func() error) error {
-	select {
-	case <-j.failed:
+	if j.failed.Err() != nil {
 		return fmt.Errorf("%w earlier; restart the proxy", ErrJournal)
-	default:
 	}
 	err := change()
 	if err == nil || callgate.Refusal(err) {
 		return err
 	}
-	j.failOnce.Do(func() { close(j.failed) })
+	j.fail()
 	return fmt.Errorf("%w: %w", ErrJournal, err)
 }

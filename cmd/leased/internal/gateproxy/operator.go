@@ -72,7 +72,7 @@ func (p *Proxy) Reopen(ctx context.Context, resource fencing.Resource, abandon b
 
 // Failed returns a channel that is closed when the journal cannot be written. The
 // proxy then admits no more requests, and the program should exit.
-func (p *Proxy) Failed() <-chan struct{} { return p.journal.failed }
+func (p *Proxy) Failed() <-chan struct{} { return p.journal.failed.Done() }
 
 // Close stops admitting requests, waits for requests in flight until ctx ends,
 // and closes the journal. The resource of a request that is still in flight is
