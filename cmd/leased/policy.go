@@ -40,28 +40,43 @@ func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	all.Migrations = slices.DeleteFunc(all.Migrations, func(m *pb.Migration) bool { return !concerns(m.Prefix) })
 }
 
+// tableOfPolicies prints the policies, and if the member that answers has a file with policies, where that differs.
 func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
-	heading := []any{"LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY"}
-	if len(all.FilePolicies) > 0 {
-		heading = append(heading, "FILE")
+	line := func(file string, cells ...any) {
+		if len(all.FilePolicies) > 0 {
+			cells = append(cells, file)
+		}
+		row(t, cells...)
 	}
-	row(t, heading...)
+	differ := false
+	line("FILE", "LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY")
 	for _, p := range all.Policies {
-		mode := p.Mode
+		mode, column := p.Mode, "not in the file"
 		if p.Next != "" {
 			mode += ", migrating to " + p.Next
 		}
-		fields := []any{p.Prefix + "*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay}
-		if len(all.FilePolicies) > 0 {
-			fields = append(fields, fileColumn(all, p))
+		if file := findPolicy(all.FilePolicies, p.Prefix); file != nil {
+			column = "same"
+			if fields := drift(p, file); fields != "" {
+				column, differ = "differs: "+fields, true
+			}
 		}
-		row(t, fields...)
+		line(column, p.Prefix+"*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
 	}
-	tableOfDrift(t, all)
-	if len(all.Migrations) > 0 {
-		fmt.Fprintln(t)
+	for _, file := range all.FilePolicies {
+		if findPolicy(all.Policies, file.Prefix) == nil {
+			line("only in the file: mode "+file.Mode, file.Prefix+"*", "not in effect", "", "", "", "")
+			differ = true
+		}
 	}
-	for _, m := range all.Migrations {
+	if differ {
+		fmt.Fprintf(t, "\nThe file of member %s differs from the policies in effect; "+
+			"`leased policy apply FILE` applies a file.\n", all.Member)
+	}
+	for i, m := range all.Migrations {
+		if i == 0 {
+			fmt.Fprintln(t)
+		}
 		fmt.Fprintln(t, migrationText(m))
 	}
 }
@@ -179,10 +194,8 @@ func setUpPolicyApply(c *cobra.Command) {
 
 // findPolicy returns the policy for exactly this prefix, or nil.
 func findPolicy(all []*pb.Policy, prefix string) *pb.Policy {
-	for _, p := range all {
-		if p.Prefix == prefix {
-			return p
-		}
+	if i := slices.IndexFunc(all, func(p *pb.Policy) bool { return p.Prefix == prefix }); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
@@ -201,34 +214,6 @@ func drift(have, file *pb.Policy) string {
 		compare(name, *timings(have)[i], *timings(file)[i])
 	}
 	return strings.Join(differ, ", ")
-}
-
-// fileColumn returns how the file of a member differs from the policy in effect.
-func fileColumn(all *pb.ListPoliciesResponse, p *pb.Policy) string {
-	file := findPolicy(all.FilePolicies, p.Prefix)
-	switch {
-	case file == nil:
-		return "not in the file"
-	case drift(p, file) == "":
-		return "same"
-	}
-	return "differs: " + drift(p, file)
-}
-
-// tableOfDrift lists the policies that only the file has, and says what that means.
-func tableOfDrift(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
-	differ := false
-	for _, file := range all.FilePolicies {
-		p := findPolicy(all.Policies, file.Prefix)
-		if p == nil {
-			row(t, file.Prefix+"*", "not in effect", "", "", "", "", "only in the file: mode "+file.Mode)
-		}
-		differ = differ || p == nil || drift(p, file) != ""
-	}
-	if differ {
-		fmt.Fprintf(t, "\nThe file of member %s differs from the policies in effect; "+
-			"`leased policy apply FILE` applies a file.\n", all.Member)
-	}
 }
 
 // mergeAttempts bounds the retries when others change the topology between read

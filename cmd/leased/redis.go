@@ -76,16 +76,17 @@ func stateOf(n *pb.RedisNode) string {
 		return "access denied: " + oneLine(n.Error)
 	case n.Error != "":
 		return "unreachable: " + oneLine(n.Error)
-	case n.Empty && n.Quarantine != "":
-		return "empty, votes in " + roundText(n.Quarantine)
-	case n.Empty:
-		return "empty"
-	case n.Unnamed && n.Quarantine != "":
-		return "another run of the server, votes in " + roundText(n.Quarantine)
-	case n.Unnamed:
-		return "another run of the server"
+	case !n.Empty && !n.Unnamed:
+		return "votes"
 	}
-	return "votes"
+	state := "another run of the server"
+	if n.Empty {
+		state = "empty"
+	}
+	if n.Quarantine != "" {
+		state += ", votes in " + roundText(n.Quarantine)
+	}
+	return state
 }
 
 // deniesAccess reports whether a node answered but rejected the credentials.
