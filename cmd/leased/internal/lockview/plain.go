@@ -54,24 +54,28 @@ func relevant(s Section) (locks []*pb.LockOverview) {
 
 // Changes turns overviews into lines for an output that is not a terminal: each lock
 // whose holder, queue or refused writes have changed gets a line.
-type Changes struct{ known map[string][]string }
+type Changes struct{ known map[string]state }
+
+// state is what Changes reports of a lock; ages and times left always differ.
+type state struct{ holder, token, waiters, next, refused string }
 
 // Lines returns the lines for the next overview. A lock that has left the list is "gone".
 func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) {
 	before := c.known
-	c.known = map[string][]string{}
+	c.known = map[string]state{}
 	clock := now.Format(time.RFC3339)
 	for _, l := range o.GetLocks() {
 		row := newRow(l)
 		name := row[cellLock]
 		old, known := before[name]
-		if c.known[name] = row; known && sameState(old, row) {
+		now := state{row[cellHolder], row[cellToken], row[cellWaiters], row[cellNext], row[cellRefused]}
+		if c.known[name] = now; known && old == now {
 			continue
 		}
-		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), row[cellHolder],
-			row[cellHeld], row[cellWaiters])
-		for _, part := range []struct{ name, value string }{{"token", row[cellToken]}, {"next", row[cellNext]},
-			{"refused", row[cellRefused]}} {
+		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), now.holder,
+			row[cellHeld], now.waiters)
+		for _, part := range []struct{ name, value string }{{"token", now.token}, {"next", now.next},
+			{"refused", now.refused}} {
 			if part.value != "" {
 				text += "  " + part.name + " " + part.value
 			}
@@ -84,14 +88,4 @@ func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) 
 		}
 	}
 	return lines
-}
-
-// sameState compares what Changes reports; ages and times left always differ.
-func sameState(a, b []string) bool {
-	for _, i := range []int{cellHolder, cellToken, cellWaiters, cellNext, cellRefused} {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -44,10 +44,6 @@ func decode(input []byte) (keys []Key) {
 			keys = append(keys, Enter)
 		case r == 0x7f || r == '\b':
 			keys = append(keys, Backspace)
-		case r == 0x0e:
-			keys = append(keys, Down) // Ctrl-N
-		case r == 0x10:
-			keys = append(keys, Up) // Ctrl-P
 		case r >= ' ' && r != utf8.RuneError:
 			keys = append(keys, Key(r))
 		}
