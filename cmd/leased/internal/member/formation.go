@@ -101,12 +101,7 @@ func (m *Member) checkRemoved(answers map[string]*pb.StatusResponse) error {
 // isNonVoter reports whether this member has joined but was stopped before it became
 // a voter.
 func (m *Member) isNonVoter(members []raftstore.Member) bool {
-	for _, other := range members {
-		if other.ID == m.settings.ID {
-			return !other.Voter
-		}
-	}
-	return false
+	return slices.ContainsFunc(members, func(o raftstore.Member) bool { return o.ID == m.settings.ID && !o.Voter })
 }
 
 func (m *Member) bootstrap() error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,7 +189,8 @@ func (m *Member) Reload(s *settings.Settings) error {
 func (m *Member) Stop() error {
 	m.server.Stopping()
 	m.cancel()
-	if m.node.Leads() && m.voters() > 1 {
+	otherVoter := func(o raftstore.Member) bool { return o.Voter && o.ID != m.settings.ID }
+	if m.node.Leads() && slices.ContainsFunc(m.node.Members(), otherVoter) {
 		ctx, cancel := context.WithTimeout(context.Background(), transferTimeout)
 		if err := m.node.Transfer(ctx, ""); err != nil {
 			m.logger.Warn("could not transfer leadership; the other members will elect a leader", "error", err)
@@ -206,16 +208,6 @@ func (m *Member) Stop() error {
 
 // ReopenAudit opens the file of the audit log again, after it was renamed.
 func (m *Member) ReopenAudit() { m.audit.Reopen() }
-
-func (m *Member) voters() int {
-	n := 0
-	for _, member := range m.node.Members() {
-		if member.Voter {
-			n++
-		}
-	}
-	return n
-}
 
 // awaitSuccessor waits until another member leads, so that this one can redirect
 // its clients.
