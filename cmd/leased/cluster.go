@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,27 +30,31 @@ func setUpClusterStatus(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		newest := answers[0]
-		for _, s := range answers {
-			if s.Serves {
-				newest = s
+		if o.format != "json" {
+			return o.print(c, nil, func(t *tabwriter.Writer) { tableOfCluster(t, newest(answers), answers) })
+		}
+		for _, id := range slices.Sorted(maps.Keys(answers)) {
+			if err := printJSON(c.OutOrStdout(), answers[id], "  "); err != nil {
+				return err
 			}
 		}
-		if o.format == "json" {
-			for _, s := range answers {
-				if err := printJSON(c.OutOrStdout(), s, "  "); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		return o.print(c, newest, func(t *tabwriter.Writer) { tableOfCluster(t, newest, answers) })
+		return nil
 	}
 }
 
-// statuses returns the status of every endpoint and of all members that these name, sorted by id. It asks them
+// newest returns the status of the leader, or of another member if none leads.
+func newest(answers map[string]*pb.StatusResponse) (found *pb.StatusResponse) {
+	for _, id := range slices.Sorted(maps.Keys(answers)) {
+		if s := answers[id]; found == nil || s.Serves {
+			found = s
+		}
+	}
+	return found
+}
+
+// statuses returns the status of every endpoint and of all members that these name, by their ids. It asks them
 // concurrently, because each one that cannot be reached costs a timeout. It fails if none answers.
-func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
+func (a *access) statuses(ctx context.Context) (map[string]*pb.StatusResponse, error) {
 	addresses, _, _, err := a.service()
 	if err != nil {
 		return nil, err
@@ -89,8 +92,7 @@ func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	if len(answers) == 0 {
 		return nil, failed
 	}
-	byID := func(a, b *pb.StatusResponse) int { return cmp.Compare(a.Id, b.Id) }
-	return slices.SortedFunc(maps.Values(answers), byID), nil
+	return answers, nil
 }
 
 func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {
@@ -105,19 +107,13 @@ func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusRespon
 	return s, wire.FromStatus(err)
 }
 
-func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*pb.StatusResponse) {
+func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers map[string]*pb.StatusResponse) {
 	if len(newest.Members) == 0 {
 		fmt.Fprintf(t, "member %s has not joined a cluster yet\n", newest.Id)
 	}
 	row(t, "MEMBER", "STATE", "VOTER", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM", "VERSION")
 	for _, m := range newest.Members {
-		var s *pb.StatusResponse
-		for _, answer := range answers {
-			if answer.Id == m.Id {
-				s = answer
-			}
-		}
-		votes := "no"
+		s, votes := answers[m.Id], "no"
 		if m.Voter {
 			votes = "yes"
 		}
@@ -251,24 +247,21 @@ func (a *access) missingMajority(limit time.Duration) string {
 // counts the endpoints of the command line, which do not show whether a majority answers.
 func (a *access) countMembers(ctx context.Context, reached, given int) (text string, missing bool) {
 	answers, err := a.statuses(ctx)
-	if err != nil || len(answers[0].Members) == 0 {
+	if err != nil || len(newest(answers).Members) == 0 {
 		return fmt.Sprintf("%d of %s answered", reached, lockview.Count(given, "endpoint")), false
 	}
 	voters, answered := 0, 0
-	hasAnswered := func(id string) bool {
-		return slices.ContainsFunc(answers, func(s *pb.StatusResponse) bool { return s.Id == id })
-	}
-	for _, m := range answers[0].Members {
+	for _, m := range newest(answers).Members {
 		if m.Voter {
 			voters++
 		}
-		if m.Voter && hasAnswered(m.Id) {
+		if m.Voter && answers[m.Id] != nil {
 			answered++
 		}
 	}
 	text = fmt.Sprintf("%d of %s answered", answered, lockview.Count(voters, "member"))
 	for _, s := range answers {
-		if s.Leader != "" && !hasAnswered(s.Leader) {
+		if s.Leader != "" && answers[s.Leader] == nil {
 			return fmt.Sprintf("%s; member %s leads, and cannot be reached from here", text, s.Leader), true
 		}
 	}
