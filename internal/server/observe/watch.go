@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// checkInterval is the time between two checks that this member still leads
-	// and that the lock has the same mode.
+	// checkInterval is the time between two checks that this member still leads.
 	checkInterval = 100 * time.Millisecond
 	// pollInterval is the time between two reads of a watched lock in efficiency mode.
 	pollInterval = 50 * time.Millisecond
@@ -27,8 +26,19 @@ const (
 	listInterval = time.Second
 )
 
-// errMigrated reports that a watched lock has another mode now.
-var errMigrated = errors.New("the lock has another mode")
+// watched is what a watch follows: a lock, or the locks with a prefix.
+type watched struct {
+	match func(fencing.Resource) bool
+	// inRaft and inRedis report whether there may be locks in that mode now.
+	inRaft, inRedis func() bool
+	// readRaft reports changes in correctness mode: of the named locks as this member has
+	// applied them, or of all locks.
+	readRaft func(all bool, names []fencing.Resource) error
+	// readRedis reports changes in efficiency mode. known is false if the nodes did not
+	// answer and the next call tries again.
+	readRedis func() (known bool, err error)
+	pause     time.Duration // between two calls of readRedis
+}
 
 // Watch sends the changes of one lock, or of all locks with a prefix that the caller may
 // read.
@@ -44,175 +54,132 @@ func (s *Service) Watch(r *pb.WatchRequest, stream pb.LeaseService_WatchServer) 
 				cancel(err)
 			}
 		}}
-	if r.Prefix != nil {
-		return v.watchPrefix(ctx, *r.Prefix)
+	var w watched
+	if name := fencing.Resource(r.Resource); r.Prefix != nil {
+		w = v.prefix(ctx, *r.Prefix)
+	} else if err := name.Validate(); err != nil {
+		return err
+	} else {
+		w = v.lock(ctx, name)
 	}
-	return v.watchLock(ctx, fencing.Resource(r.Resource))
-}
-
-// watchLock watches one lock, in the mode that it has.
-func (v *view) watchLock(ctx context.Context, name fencing.Resource) error {
-	for {
-		backend, mode, err := v.router.Engine(name)
-		if err != nil {
-			return err
-		}
-		if mode == engine.Efficiency {
-			err = v.watchInRedis(ctx, name, backend)
-		} else {
-			err = v.watchInRaft(ctx, name)
-		}
-		if !errors.Is(err, errMigrated) {
-			return err
-		}
-	}
-}
-
-// watchInRedis watches a lock in efficiency mode. It polls: Redis does not announce a lock
-// that expires.
-func (v *view) watchInRedis(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
-	for {
-		if err := v.inspect(ctx, name, backend); err != nil {
-			return err
-		}
-		if err := engine.Sleep(ctx, pollInterval); err != nil {
-			return err
-		}
-		if now, _, _ := v.router.Engine(name); now != backend {
-			return errMigrated
-		}
-	}
-}
-
-// inspect reports the changes of a lock in efficiency mode. Nodes that do not answer are
-// not an error: the next call tries again.
-func (v *view) inspect(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
-	asked := v.router.Clock.Now()
-	status, err := backend.Inspect(ctx, name)
-	switch {
-	case err == nil:
-		v.update(ctx, status, asked)
-		v.synced()
-	case ctx.Err() != nil:
+	err := v.follow(ctx, w)
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case !errors.Is(err, engine.ErrUnavailable):
-		return err
 	}
-	return nil
+	return err
 }
 
-// watchInRaft watches a lock in correctness mode, on the leader.
-func (v *view) watchInRaft(ctx context.Context, name fencing.Resource) error {
-	check := func() error {
-		if v.router.ModeOf(name) == engine.Efficiency {
-			return errMigrated
-		}
-		return nil
-	}
-	read := func(all bool, _ []fencing.Resource) error {
-		consistency := raftstore.Stale
-		if all {
-			consistency = raftstore.Linearizable
-		}
-		asked := v.router.Clock.Now()
-		status, err := v.router.Node.Inspect(ctx, name, consistency)
-		if err == nil {
-			v.update(ctx, status, asked)
-		}
-		return err
-	}
-	return v.follow(ctx, func(other fencing.Resource) bool { return other == name }, check, read)
-}
-
-// watchPrefix watches all locks with a prefix. It gets the changes of locks in
-// correctness mode from the Recorder, on the leader, and lists those in efficiency mode.
-func (v *view) watchPrefix(ctx context.Context, prefix string) error {
-	if v.router.Only(engine.Efficiency, prefix) {
-		return v.pollRedis(ctx, prefix)
-	}
-	listedAt := engine.Instant{}
-	check := func() error {
-		now := v.router.Clock.Now()
-		if !listedAt.IsZero() && now.Since(listedAt) < listInterval {
-			return nil
-		}
-		listedAt = now
-		err := v.resync(ctx, engine.Efficiency, prefix)
-		if v.isSynced && errors.Is(err, engine.ErrUnavailable) {
-			return nil // the next check tries again
-		}
-		return err
-	}
-	read := func(all bool, names []fencing.Resource) error {
-		if all {
-			return v.resync(ctx, engine.Correctness, prefix)
-		}
-		for _, name := range names {
-			if v.router.ModeOf(name) == engine.Efficiency && len(v.seen[name].Holders)+len(v.seen[name].Waiters) == 0 {
-				continue // it migrated, and the list contains it
+// lock watches one lock. In efficiency mode it polls: Redis does not announce a lock that
+// expires.
+func (v *view) lock(ctx context.Context, name fencing.Resource) watched {
+	inRedis := func() bool { return v.router.ModeOf(name) == engine.Efficiency }
+	return watched{pause: pollInterval, inRedis: inRedis, inRaft: func() bool { return !inRedis() },
+		match: func(other fencing.Resource) bool { return other == name },
+		readRaft: func(all bool, _ []fencing.Resource) error {
+			consistency := raftstore.Stale
+			if all {
+				consistency = raftstore.Linearizable
 			}
-			asked := v.router.Clock.Now()
-			status, err := v.router.Node.Inspect(ctx, name, raftstore.Stale)
+			return v.inspect(ctx, func() (engine.Status, error) { return v.router.Node.Inspect(ctx, name, consistency) })
+		},
+		readRedis: func() (known bool, err error) {
+			backend, err := v.router.Redis.Backend()
 			if err != nil {
+				return false, err
+			}
+			err = v.inspect(ctx, func() (engine.Status, error) { return backend.Inspect(ctx, name) })
+			if errors.Is(err, engine.ErrUnavailable) {
+				return false, nil
+			}
+			return err == nil, err
+		}}
+}
+
+// inspect reports the changes of a lock in the status that read returns.
+func (v *view) inspect(ctx context.Context, read func() (engine.Status, error)) error {
+	asked := v.router.Clock.Now()
+	status, err := read()
+	if err == nil {
+		v.update(ctx, status, asked)
+	}
+	return err
+}
+
+// prefix watches all locks with a prefix. It lists those in efficiency mode.
+func (v *view) prefix(ctx context.Context, prefix string) watched {
+	return watched{pause: listInterval,
+		inRedis: func() bool { return true },
+		inRaft:  func() bool { return !v.router.Only(engine.Efficiency, prefix) },
+		match: func(name fencing.Resource) bool {
+			return strings.HasPrefix(string(name), prefix) && auth.Can(ctx, auth.Read, string(name))
+		},
+		readRaft: func(all bool, names []fencing.Resource) error {
+			if all {
+				return v.resync(ctx, engine.Correctness, prefix)
+			}
+			for _, name := range names {
+				if v.router.ModeOf(name) == engine.Efficiency && len(v.seen[name].Holders)+len(v.seen[name].Waiters) == 0 {
+					continue // it migrated, and the list contains it
+				}
+				err := v.inspect(ctx, func() (engine.Status, error) { return v.router.Node.Inspect(ctx, name, raftstore.Stale) })
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		readRedis: func() (known bool, err error) {
+			err = v.resync(ctx, engine.Efficiency, prefix)
+			if v.isSynced && errors.Is(err, engine.ErrUnavailable) {
+				return false, nil
+			}
+			return err == nil, err
+		}}
+}
+
+// follow reports the current state and then the changes, until ctx ends or there may be locks
+// in correctness mode and this member does not lead. It hears of those from the Recorder.
+func (v *view) follow(ctx context.Context, w watched) error {
+	changes := v.recorder.hub.subscribe(w.match)
+	defer changes.cancel()
+	known, leads := true, false // leads: the state in correctness mode was read
+	var asked engine.Instant    // when the Redis nodes were read
+	for {
+		pause := w.pause
+		if w.inRaft() {
+			pause = checkInterval
+			if leads {
+				if err := v.router.RequireLeader(); err != nil {
+					return err
+				}
+			}
+			if names, all := changes.take(); !leads || all || len(names) > 0 {
+				if err := w.readRaft(!leads || all, slices.Sorted(maps.Keys(names))); err != nil {
+					return err
+				}
+			}
+			leads = true
+		} else {
+			leads = false
+		}
+		switch now := v.router.Clock.Now(); {
+		case !w.inRedis():
+			known = true
+		case asked.IsZero() || now.Since(asked) >= w.pause:
+			var err error
+			if known, err = w.readRedis(); err != nil {
 				return err
 			}
-			v.update(ctx, status, asked)
+			asked = now
 		}
-		return nil
-	}
-	match := func(name fencing.Resource) bool {
-		return strings.HasPrefix(string(name), prefix) && auth.Can(ctx, auth.Read, string(name))
-	}
-	return v.follow(ctx, match, check, read)
-}
-
-// pollRedis watches a prefix whose locks are all in efficiency mode. It needs no
-// leader.
-func (v *view) pollRedis(ctx context.Context, prefix string) error {
-	for v.router.Only(engine.Efficiency, prefix) {
-		if err := v.resync(ctx, engine.Efficiency, prefix); err != nil &&
-			(!v.isSynced || !errors.Is(err, engine.ErrUnavailable)) {
-			return err
+		if known {
+			v.synced()
 		}
-		v.synced()
-		if err := engine.Sleep(ctx, listInterval); err != nil {
-			return err
-		}
-	}
-	return v.watchPrefix(ctx, prefix)
-}
-
-// follow reports the current state and then the changes of locks in correctness
-// mode, until ctx ends or this member does not lead. It calls check periodically,
-// and read with the locks that have changed.
-func (v *view) follow(ctx context.Context, match func(fencing.Resource) bool, check func() error,
-	read func(all bool, names []fencing.Resource) error) error {
-	subscription := v.recorder.hub.subscribe(match)
-	defer subscription.cancel()
-	if err := read(true, nil); err != nil {
-		return err
-	}
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		if err := check(); err != nil {
-			return err
-		}
-		v.synced()
 		select {
-		case <-subscription.wake:
-		case <-tick.C:
+		case <-changes.wake:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		}
-		if err := v.router.RequireLeader(); err != nil {
-			return err
-		}
-		names, all := subscription.take()
-		if len(names) > 0 || all {
-			if err := read(all, slices.Sorted(maps.Keys(names))); err != nil {
-				return err
-			}
 		}
 	}
 }
