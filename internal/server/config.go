@@ -70,8 +70,7 @@ type Config struct {
 	// FilePolicies returns the policies of this member's configuration file, which
 	// ListPolicies shows beside those in effect. Default: none.
 	FilePolicies func() []engine.Policy
-	// Metrics records what this member does, and is served at metrics.Path. Default: nothing
-	// is recorded.
+	// Metrics records what this member does, and is served at metrics.Path. Default: new ones.
 	Metrics *metrics.Metrics
 	// Certificates returns when the certificates of this member expire, by their use, for
 	// Metrics. Default: none.
@@ -104,6 +103,9 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.Signer == nil {
 		c.Signer = func() *signature.Signer { return nil }
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.New(c.Version, "")
 	}
 	c.SignatureTTL = cmp.Or(c.SignatureTTL, DefaultSignatureTTL)
 	if c.Limits == (limits.Limits{}) {

@@ -26,8 +26,8 @@ type Chain struct {
 	Users   *auth.Users // nil accepts every call
 	Limits  *limits.Accounts
 	Audit   *audit.Log
-	Metrics *metrics.Metrics // nil records nothing
-	Tracer  *tracing.Tracer  // nil traces nothing
+	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer // nil traces nothing
 	// CloseLater closes the connection of a client after some time.
 	CloseLater func(client net.Addr, after time.Duration)
 }

@@ -12,6 +12,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -44,7 +45,7 @@ func TestSlowStream(t *testing.T) {
 		accounts := limits.NewAccounts(two, engine.MonotonicClock())
 		log, err := audit.Open(audit.Config{})
 		require.NoError(t, err)
-		chain := &Chain{Router: &routing.Router{}, Limits: accounts, Audit: log}
+		chain := &Chain{Router: &routing.Router{}, Limits: accounts, Audit: log, Metrics: metrics.New("", "")}
 		serve := func(block time.Duration) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel() // as gRPC does when the interceptor has returned

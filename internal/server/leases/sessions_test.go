@@ -14,6 +14,7 @@ import (
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/internal/wire"
@@ -46,7 +47,8 @@ func newTestService(t testing.TB) testService {
 	clock := leasetest.NewClock()
 	router := &routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, redlockadapter.Hooks{},
 		quiet), Clock: clock}
-	chain := &calls.Chain{Router: router, Limits: limits.NewAccounts(limits.Default(), clock)}
+	chain := &calls.Chain{Router: router, Limits: limits.NewAccounts(limits.Default(), clock),
+		Metrics: metrics.New("", "")}
 	return testService{New(chain, nil, Signing{}), clock}
 }
 

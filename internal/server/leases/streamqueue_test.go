@@ -16,6 +16,7 @@ import (
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -169,7 +170,8 @@ func (c *pacedClient) Send(message *pb.SessionResponse) error { return c.SendMsg
 func TestIdleStreamHasNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse, 100)}
-		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())}
+		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock()),
+			Metrics: metrics.New("", "")}
 		st := newStream(New(chain, nil, Signing{}), server)
 		time.Sleep(10*clientcore.HeartbeatInterval + time.Millisecond)
 		synctest.Wait()
@@ -189,7 +191,8 @@ func TestIdleStreamHasNoGoroutine(t *testing.T) {
 func TestNoticeWhileSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answeredClient{ctx: t.Context(), messages: make(chan *pb.SessionResponse)} // blocks until it is read
-		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock())}
+		chain := &calls.Chain{Limits: limits.NewAccounts(limits.Default(), engine.MonotonicClock()),
+			Metrics: metrics.New("", "")}
 		st := newStream(New(chain, nil, Signing{}), server)
 		began := time.Now()
 		for range 3 {

@@ -50,9 +50,6 @@ func newCalls(r registrar) calls {
 // Called records a call of a gRPC method, by gRPC or HTTP. An error of a path that is not a
 // method counts as other.
 func (m *Metrics) Called(method string, err error) {
-	if m == nil {
-		return
-	}
 	label, known := m.calls.labels[method]
 	code := ok
 	switch {

@@ -32,9 +32,6 @@ func newRaftMetrics(r registrar) raftMetrics {
 
 // RaftHooks returns the hooks for the node of this member.
 func (m *Metrics) RaftHooks() raftstore.Hooks {
-	if m == nil {
-		return raftstore.Hooks{}
-	}
 	correctness := &m.byMode[engine.Correctness]
 	return raftstore.Hooks{
 		Applied: correctness.applied,
@@ -73,9 +70,6 @@ func (m *modeMetrics) applied(events []machine.Event) {
 
 // RedisHooks returns the hooks for the Redis nodes.
 func (m *Metrics) RedisHooks() redlockadapter.Hooks {
-	if m == nil {
-		return redlockadapter.Hooks{}
-	}
 	efficiency := &m.byMode[engine.Efficiency]
 	return redlockadapter.Hooks{
 		Node: func(address string) redlockadapter.NodeHooks {

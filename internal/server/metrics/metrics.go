@@ -21,8 +21,7 @@ const (
 	maxScrapes = 2
 )
 
-// Metrics has the metrics of one member. All methods may be called concurrently. A nil
-// *Metrics records nothing.
+// Metrics has the metrics of one member. All methods may be called concurrently.
 type Metrics struct {
 	registry *prometheus.Registry
 	clock    engine.Clock
@@ -57,23 +56,12 @@ func New(version, commit string) *Metrics {
 // Handler returns a handler of scrapes. It serves few at a time: use one for each port, so
 // that the callers of one port cannot keep the callers of another from scraping.
 func (m *Metrics) Handler() http.Handler {
-	if m == nil {
-		return http.NotFoundHandler()
-	}
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes,
 		ErrorHandling: promhttp.ContinueOnError})
 }
 
 // Gatherer returns the registry, for tests.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
-
-// now returns the time for durations, zero without metrics.
-func (m *Metrics) now() engine.Instant {
-	if m == nil {
-		return engine.Instant{}
-	}
-	return m.clock.Now()
-}
 
 // registrar registers the families of the table.
 type registrar struct{ *prometheus.Registry }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -53,7 +51,6 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 		"Redis":         func() { node.Replied(time.Millisecond); node.Refused(1) },
 		"call":          func() { m.Called(pb.LeaseService_Acquire_FullMethodName, nil) },
 		"refused call":  func() { m.Called(pb.LeaseService_Acquire_FullMethodName, held) },
-		"no metrics":    func() { (*Metrics)(nil).StartAcquire().Granted(engine.Correctness) },
 		"gate refusals": func() { m.GateRefused("sql", "stale") },
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, record), name)
@@ -111,23 +108,6 @@ func TestMigrationAge(t *testing.T) {
 	_, _ = at(12 * time.Second)
 	count, age = at(20*time.Second, move)
 	require.Equal(t, []any{1, time.Duration(0)}, []any{count, age}, "another migration of the same prefix")
-}
-
-// Without metrics everything can be called, and there is no page.
-func TestNilRecordsNothing(t *testing.T) {
-	var m *Metrics
-	m.Waits()
-	m.Renewed(engine.Correctness, nil)
-	m.Ended(Lost)
-	m.Called("", nil)
-	m.GateRefused("", "")
-	m.Tick(engine.Topology{})
-	m.Observe(Source{})
-	require.Nil(t, m.RaftHooks().Applied)
-	require.Nil(t, m.RedisHooks().Node)
-	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, Path, nil))
-	require.Equal(t, http.StatusNotFound, w.Code)
 }
 
 // docs/METRICS.md has the table of families. Run with -update to rewrite it.

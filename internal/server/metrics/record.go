@@ -64,13 +64,10 @@ type Acquire struct {
 }
 
 // StartAcquire notes the arrival of an acquire.
-func (m *Metrics) StartAcquire() Acquire { return Acquire{m, m.now()} }
+func (m *Metrics) StartAcquire() Acquire { return Acquire{m, m.clock.Now()} }
 
 // Granted records a grant. Those of correctness mode are counted when they are applied.
 func (a Acquire) Granted(mode engine.Mode) {
-	if a.metrics == nil {
-		return
-	}
 	m := &a.metrics.byMode[mode]
 	if mode == engine.Efficiency {
 		m.grants.Inc()
@@ -80,26 +77,16 @@ func (a Acquire) Granted(mode engine.Mode) {
 
 // Refused records an error with this code.
 func (a Acquire) Refused(mode engine.Mode, code string) {
-	if a.metrics == nil {
-		return
-	}
 	if c := a.metrics.byMode[mode].failures[code]; c != nil {
 		c.Inc()
 	}
 }
 
 // Waits records an acquire in efficiency mode that has to wait.
-func (m *Metrics) Waits() {
-	if m != nil {
-		m.byMode[engine.Efficiency].waits.Inc()
-	}
-}
+func (m *Metrics) Waits() { m.byMode[engine.Efficiency].waits.Inc() }
 
 // Renewed records the outcome of a renewal by a caller. A redirect to the leader is none.
 func (m *Metrics) Renewed(mode engine.Mode, err error) {
-	if m == nil {
-		return
-	}
 	switch mm := &m.byMode[mode]; {
 	case err == nil:
 		mm.renewed.Inc()
@@ -112,11 +99,7 @@ func (m *Metrics) Renewed(mode engine.Mode, err error) {
 
 // Ended records the end of leases in efficiency mode that this member served. Those of
 // correctness mode are counted when they are applied.
-func (m *Metrics) Ended(cause Cause) {
-	if m != nil {
-		m.byMode[engine.Efficiency].ended[cause].Inc()
-	}
-}
+func (m *Metrics) Ended(cause Cause) { m.byMode[engine.Efficiency].ended[cause].Inc() }
 
 // The kinds of gates and the reasons of refusals that have their own label values.
 var (
@@ -144,9 +127,6 @@ const other = "other"
 // GateRefused records that a gate refused a write, as a caller has reported it. Kinds
 // and reasons that are not known count as other: callers cannot add label values.
 func (m *Metrics) GateRefused(gate, reason string) {
-	if m == nil {
-		return
-	}
 	if !gateKinds[gate] {
 		gate = other
 	}

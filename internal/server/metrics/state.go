@@ -25,12 +25,7 @@ type Source struct {
 }
 
 // Observe makes scrapes read the state of a member. Call it once.
-func (m *Metrics) Observe(s Source) {
-	if m == nil {
-		return
-	}
-	m.registry.MustRegister(&state{Source: s, metrics: m})
-}
+func (m *Metrics) Observe(s Source) { m.registry.MustRegister(&state{Source: s, metrics: m}) }
 
 // state is the collector of a Source.
 type state struct {
@@ -188,8 +183,4 @@ func (m *migrations) running(t engine.Topology, now engine.Instant) (count int, 
 }
 
 // Tick notes which migrations run. Call it about once a second.
-func (m *Metrics) Tick(t engine.Topology) {
-	if m != nil {
-		m.migrations.running(t, m.clock.Now())
-	}
-}
+func (m *Metrics) Tick(t engine.Topology) { m.migrations.running(t, m.clock.Now()) }

@@ -28,7 +28,7 @@ type Service struct {
 }
 
 // NewService returns a Service. The recorder must be the Observer and the Times of the
-// router's node. metrics may be nil.
+// router's node.
 func NewService(router *routing.Router, recorder *Recorder, metrics *metrics.Metrics) *Service {
 	return &Service{router: router, recorder: recorder, metrics: metrics,
 		ended: func(ctx context.Context, name fencing.Resource, p *engine.Party) (string, error) {
