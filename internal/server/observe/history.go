@@ -43,10 +43,7 @@ func (s *Service) LocalHistory(ctx context.Context, r *pb.HistoryRequest) (*pb.H
 		return nil, fmt.Errorf("%w: limit (%d) must be from 1 to %d", engine.ErrInvalid, limit, maxLimit)
 	}
 	events, refusals, truncated := s.recorder.of(name)
-	list := s.fromEvents(ctx, name, events)
-	for i := range refusals {
-		list = append(list, fromRefusal(ctx, name, &refusals[i]))
-	}
+	list := append(s.fromEvents(ctx, name, events), s.fromEvents(ctx, name, refusals)...)
 	slices.Reverse(list) // so the later of two events at the same time comes first
 	slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(b.at, a.at) })
 	response := &pb.HistoryResponse{Since: timeText(s.recorder.start()), Truncated: truncated || len(list) > limit}
@@ -72,9 +69,15 @@ func (s *Service) fromEvents(ctx context.Context, name fencing.Resource, events 
 		if party.Kind = ""; e.slot > 0 { // an event does not tell exclusive from shared
 			party.Kind = engine.Permit.String()
 		}
-		list = append(list, entry{e.at, &pb.HistoryEvent{Time: timeText(time.Unix(0, e.at)), Type: e.kind.String(),
-			Party: party,
-			Mode:  wire.ModeText(e.mode), Duration: wire.DurationText(s.duration(events[:i], e))}})
+		shown := &pb.HistoryEvent{Time: timeText(time.Unix(0, e.at)), Type: e.kind.String(), Party: party,
+			Mode: wire.ModeText(e.mode), Duration: wire.DurationText(s.duration(events[:i], e))}
+		if r := e.refusal; r != nil {
+			shown.Gate, shown.Reason = r.Gate, r.Reason
+			if auth.Owns(ctx, e.user) || auth.Can(ctx, auth.Break, string(name)) { // the mark is the token of another lease
+				shown.Mark = uint64(r.Mark)
+			}
+		}
+		list = append(list, entry{e.at, shown})
 	}
 	return list
 }
@@ -84,7 +87,7 @@ func (s *Service) fromEvents(ctx context.Context, name fencing.Resource, events 
 func (s *Service) duration(earlier []event, e *event) time.Duration {
 	begin := Granted
 	switch e.kind {
-	case Waiting:
+	case Waiting, Refused:
 		return 0
 	case Granted, Cancelled:
 		begin = Waiting
@@ -100,16 +103,6 @@ func (s *Service) duration(earlier []event, e *event) time.Duration {
 		}
 	}
 	return 0
-}
-
-func fromRefusal(ctx context.Context, name fencing.Resource, r *Refusal) entry {
-	party := visible(ctx, name, engine.Party{Holder: r.Holder, User: r.User, Token: r.Token}, time.Time{})
-	party.Kind = ""
-	e := &pb.HistoryEvent{Time: timeText(r.At), Type: "refused", Party: party, Gate: r.Gate, Reason: r.Reason}
-	if auth.Owns(ctx, r.User) || auth.Can(ctx, auth.Break, string(name)) { // the mark is the token of another lease
-		e.Mark = uint64(r.Mark)
-	}
-	return entry{r.At.UnixNano(), e}
 }
 
 // visible returns a party as the caller may see it at a time.
@@ -150,9 +143,8 @@ func (s *Service) ReportRefusal(ctx context.Context, r *pb.ReportRefusalRequest)
 	if err := s.router.RequireLeader(); err != nil {
 		return nil, err
 	}
-	s.recorder.Refuse(name, Refusal{Token: fencing.Token(r.Token), Mark: fencing.Token(r.Mark), Holder: r.Holder,
-		User: auth.UserName(ctx),
-		Gate: r.Gate, Reason: reason})
+	s.recorder.Refuse(name, &engine.Party{Holder: r.Holder, User: auth.UserName(ctx), Token: fencing.Token(r.Token)},
+		Refusal{Mark: fencing.Token(r.Mark), Gate: r.Gate, Reason: reason})
 	s.metrics.GateRefused(r.Gate, reason)
 	return &pb.ReportRefusalResponse{}, nil
 }

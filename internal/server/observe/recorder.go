@@ -36,8 +36,8 @@ var (
 
 // NewRecorder returns an empty Recorder. Only the wall-clock time of its clock is used.
 func NewRecorder(clock engine.Clock) *Recorder {
-	return &Recorder{clock: clock, events: newTimeline(maxBytes), refusals: newTimeline(maxRefusalBytes),
-		since: clock.Now().Time().UTC()}
+	return &Recorder{clock: clock, events: newTimeline(maxBytes, maxEvents),
+		refusals: newTimeline(maxRefusalBytes, maxRefusals), since: clock.Now().Time().UTC()}
 }
 
 // kinds has the Kind of each event of the machine that is recorded, and 0 for the other values of an EventType.
@@ -68,7 +68,7 @@ func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
 		}
 		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, slot: int32(e.Slot), kind: kind, mode: e.Mode}
 		for _, name := range e.Resources {
-			r.events.add(name, recorded, party{e.Session, e.Holder, e.User}, at, false)
+			r.events.add(name, recorded, party{session: e.Session, holder: e.Holder, user: e.User}, at, false)
 		}
 	}
 	r.hub.applied(events)
@@ -125,7 +125,7 @@ func (r *Recorder) Restored(m *machine.Machine) {
 // reason returns why the lease of a holder in correctness mode ended, or Ended if that is
 // not known any more.
 func (r *Recorder) reason(name fencing.Resource, p *engine.Party) Kind {
-	events, _, _ := r.events.of(name)
+	events, _ := r.events.of(name)
 	for i := len(events) - 1; i >= 0; i-- {
 		if e := &events[i]; e.session == p.Session && e.nonce == p.Nonce && e.kind > Granted {
 			return e.kind
@@ -180,13 +180,14 @@ func (r *Recorder) Add(name fencing.Resource, kind Kind, p *engine.Party, at tim
 	}
 	recorded := event{at: at.UnixNano(), token: p.Token, nonce: p.Nonce, slot: int32(p.Slot), kind: kind,
 		mode: engine.Efficiency}
-	r.events.add(name, recorded, party{p.Session, p.Holder, p.User}, at, true)
+	r.events.add(name, recorded, party{session: p.Session, holder: p.Holder, user: p.User}, at, true)
 }
 
-// Refuse records a write that a gate refused.
-func (r *Recorder) Refuse(name fencing.Resource, refusal Refusal) {
-	refusal.At = r.clock.Now().Time().UTC()
-	r.refusals.refuse(name, refusal)
+// Refuse records a write of a party that a gate refused.
+func (r *Recorder) Refuse(name fencing.Resource, p *engine.Party, refusal Refusal) {
+	at := r.clock.Now().Time()
+	r.refusals.add(name, event{at: at.UnixNano(), token: p.Token, kind: Refused},
+		party{holder: p.Holder, user: p.User, refusal: &refusal}, at, false)
 }
 
 // Usage has figures about a lock.
@@ -204,16 +205,16 @@ func (r *Recorder) Usage() map[fencing.Resource]Usage {
 		}
 	})
 	r.refusals.each(func(known *record) {
-		usage[known.name] = Usage{usage[known.name].GrantsPerSecond, known.refused.count}
+		usage[known.name] = Usage{usage[known.name].GrantsPerSecond, known.count}
 	})
 	return usage
 }
 
 // of returns the events and the refusals of a lock, oldest first, and whether some were
 // dropped.
-func (r *Recorder) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
-	events, _, eventsDropped := r.events.of(name)
-	_, refusals, refusalsDropped := r.refusals.of(name)
+func (r *Recorder) of(name fencing.Resource) (events, refusals []event, truncated bool) {
+	events, eventsDropped := r.events.of(name)
+	refusals, refusalsDropped := r.refusals.of(name)
 	return events, refusals, eventsDropped || refusalsDropped
 }
 

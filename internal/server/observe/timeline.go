@@ -42,11 +42,12 @@ const (
 	Cancelled
 	Expired
 	Broken
-	Ended // the cause is unknown
+	Ended   // the cause is unknown
+	Refused // a gate refused a write
 )
 
 var kindNames = [...]string{Waiting: "waiting", Granted: "granted", Released: "released", Cancelled: "cancelled",
-	Expired: "expired", Broken: "broken", Ended: "ended"}
+	Expired: "expired", Broken: "broken", Ended: "ended", Refused: "refused"}
 
 // String returns the type of the event in the API.
 func (k Kind) String() string { return kindNames[k] }
@@ -76,6 +77,7 @@ type event struct {
 type party struct {
 	session      engine.SessionID
 	holder, user string
+	refusal      *Refusal // nil unless the event is one
 }
 
 // sameAttempt reports whether two events belong to one acquisition attempt. A waiter of
@@ -84,31 +86,20 @@ func (e *event) sameAttempt(o *event) bool {
 	return e.session == o.session && e.nonce == o.nonce && (e.nonce != 0 || e.holder == o.holder)
 }
 
-// Refusal is a write that a gate refused.
+// Refusal says which gate refused a write, and why.
 type Refusal struct {
-	At     time.Time
-	Token  fencing.Token // of the write
-	Mark   fencing.Token // of the gate
-	Holder string
-	User   string
-	Gate   string
-	Reason string
+	Mark         fencing.Token
+	Gate, Reason string
 }
 
 // record is what is known about one lock: its events or its refusals.
 type record struct {
 	name    fencing.Resource
 	events  []event  // oldest first
-	refused *refused // nil in a record of events
+	count   int64    // of all events
 	grants  rate     // in correctness mode
 	dropped bool     // older events were dropped
 	first   [1]event // storage for the event of a lock that is held for long
-}
-
-// refused has the refusals of one lock.
-type refused struct {
-	list  []Refusal // oldest first
-	count int64     // of all refusals
 }
 
 // shard has the records of some locks. When the current generation is full, it replaces
@@ -126,12 +117,14 @@ type shard struct {
 // refusals.
 type timeline struct {
 	seed   maphash.Seed
+	most   int // events of one lock
 	shards [shards]shard
 }
 
-// newTimeline returns an empty timeline that uses at most this much memory.
-func newTimeline(bytes int) *timeline {
-	t := &timeline{seed: maphash.MakeSeed()}
+// newTimeline returns an empty timeline that uses at most this much memory, and keeps at most
+// so many events of one lock.
+func newTimeline(bytes, most int) *timeline {
+	t := &timeline{seed: maphash.MakeSeed(), most: most}
 	for i := range t.shards {
 		t.shards[i].full = bytes / 2 / shards
 	}
@@ -164,7 +157,7 @@ func (s *shard) record(name fencing.Resource) *record {
 	return r
 }
 
-const eventSize, refusalSize = int(unsafe.Sizeof(event{})), int(unsafe.Sizeof(Refusal{}))
+const eventSize = int(unsafe.Sizeof(event{}))
 
 // cost returns the memory of a record. Parties that it shares with other records count for all of them.
 func (r *record) cost() int {
@@ -177,21 +170,17 @@ func (r *record) cost() int {
 			bytes += r.events[i].party.cost()
 		}
 	}
-	if r.refused == nil {
-		return bytes
-	}
-	bytes += cap(r.refused.list) * refusalSize
-	for i := range r.refused.list {
-		bytes += r.refused.list[i].texts()
-	}
 	return bytes
 }
 
 // cost returns the memory of a party.
-func (p *party) cost() int { return int(unsafe.Sizeof(party{})) + len(p.holder) + len(p.user) }
-
-// texts returns the number of bytes in the texts of a refusal.
-func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason) }
+func (p *party) cost() int {
+	bytes := int(unsafe.Sizeof(party{})) + len(p.holder) + len(p.user)
+	if p.refusal != nil {
+		bytes += int(unsafe.Sizeof(Refusal{})) + len(p.refusal.Gate) + len(p.refusal.Reason)
+	}
+	return bytes
+}
 
 // add adds an event of a party.
 func (t *timeline) add(name fencing.Resource, e event, who party, at time.Time, onlyNew bool) {
@@ -211,21 +200,23 @@ func (t *timeline) add(name fencing.Resource, e event, who party, at time.Time, 
 	}
 	if len(r.events) == cap(r.events) {
 		s.bytes -= r.cost()
-		r.makeRoom()
+		r.makeRoom(t.most)
 		s.bytes += r.cost()
 	}
 	if n := len(r.events); n == 0 || r.events[n-1].party != e.party {
 		s.bytes += e.party.cost()
 	}
 	r.events = append(r.events, e)
+	r.count++
 }
 
-// makeRoom makes room for another event. It drops a quarter of them at once, so the rest is rarely moved.
-func (r *record) makeRoom() {
-	if n := len(r.events); n == maxEvents {
+// makeRoom makes room for another event. If there are as many as may be, it drops a quarter of them at once, so the
+// rest is rarely moved.
+func (r *record) makeRoom(most int) {
+	if n := len(r.events); n == most {
 		r.events, r.dropped = slices.Delete(r.events, 0, n/4), true
 	} else {
-		r.events = append(make([]event, 0, min(2*n, maxEvents)), r.events...)
+		r.events = append(make([]event, 0, min(2*n, most)), r.events...)
 		r.first = [len(r.first)]event{}
 	}
 }
@@ -237,7 +228,8 @@ func (s *shard) shared(r *record, who *party) *party {
 		return r.events[n-1].party
 	}
 	if s.last == nil || *s.last != *who {
-		s.last = &party{session: who.session, holder: strings.Clone(who.holder), user: strings.Clone(who.user)}
+		s.last = &party{session: who.session, holder: strings.Clone(who.holder), user: strings.Clone(who.user),
+			refusal: who.refusal}
 	}
 	return s.last
 }
@@ -262,28 +254,8 @@ func (r *record) knows(e *event) bool {
 	return false
 }
 
-// refuse adds a refused write.
-func (t *timeline) refuse(name fencing.Resource, refusal Refusal) {
-	s := t.shard(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.record(name)
-	if r.refused == nil {
-		r.refused = &refused{}
-	}
-	known := r.refused
-	known.count++
-	if len(known.list) == maxRefusals {
-		s.bytes -= known.list[0].texts()
-		known.list, r.dropped = slices.Delete(known.list, 0, 1), true
-	}
-	before := cap(known.list)
-	known.list = append(known.list, refusal)
-	s.bytes += refusal.texts() + (cap(known.list)-before)*refusalSize
-}
-
-// of returns copies of the events or the refusals of a lock, oldest first.
-func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
+// of returns copies of the events of a lock, oldest first.
+func (t *timeline) of(name fencing.Resource) (events []event, truncated bool) {
 	s := t.shard(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,12 +264,9 @@ func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal
 		r = s.older[name]
 	}
 	if r == nil {
-		return nil, nil, s.dropped
+		return nil, s.dropped
 	}
-	if r.refused != nil {
-		refusals = slices.Clone(r.refused.list)
-	}
-	return slices.Clone(r.events), refusals, r.dropped
+	return slices.Clone(r.events), r.dropped
 }
 
 // each calls f for each record, in no order. f must return at once.
