@@ -23,7 +23,7 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 	backend, err := s.Router.Redis.Backend()
 	switch {
 	case err == nil:
-		response.Nodes = nodeStates(ctx, backend, s.Router.Node.Topology())
+		response.Nodes = nodeStates(backend.NodeStatuses(ctx), s.Router.Node.Topology())
 	case !state.Fleet.IsZero():
 		response.Nodes = s.eachNodeState(ctx, state.Fleet)
 	}

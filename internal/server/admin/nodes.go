@@ -15,25 +15,11 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-const (
-	// voteCountAge is how old the vote count may be that Health uses.
-	voteCountAge = time.Second
-	// voteCountTimeout bounds one count.
-	voteCountTimeout = 2 * time.Second
-	// closeTimeout bounds the closing of a connection to Redis nodes.
-	closeTimeout = 5 * time.Second
-)
+// closeTimeout bounds the closing of a connection to Redis nodes.
+const closeTimeout = 5 * time.Second
 
-// voteCount is the last count of the Redis nodes that vote.
-type voteCount struct {
-	mu      sync.Mutex
-	counted bool
-	at      engine.Instant
-	missing string
-}
-
-// votesMissing returns a message if fewer than a quorum of the Redis nodes vote, or the log
-// has not caught up with them. It returns "" if enough vote or there are no Redis nodes.
+// votesMissing returns a message if fewer than a quorum of the Redis nodes vote, as this member saw them about a
+// second ago, or if the log has not caught up with them. It returns "" if enough vote or there are no Redis nodes.
 func (s *Service) votesMissing(ctx context.Context) string {
 	topology := s.Router.Node.Topology()
 	fleet := topology.Fleet
@@ -48,16 +34,11 @@ func (s *Service) votesMissing(ctx context.Context) string {
 		return fmt.Sprintf("fewer than %d of %d Redis nodes can be used, see 'leased redis status'", len(fleet.Addresses)/2+1,
 			len(fleet.Addresses))
 	}
-	v := &s.votes
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if now := s.Router.Clock.Now(); !v.counted || now.Since(v.at) > voteCountAge {
-		// Other callers use the count too, so it does not end with this one.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), voteCountTimeout)
-		defer cancel()
-		v.counted, v.at, v.missing = true, now, missingVotes(nodeStates(ctx, backend, s.Router.Node.Topology()))
+	seen := backend.NodesSeen()
+	if seen == nil { // it has connected a moment ago
+		seen = backend.NodeStatuses(ctx)
 	}
-	return v.missing
+	return missingVotes(nodeStates(seen, topology))
 }
 
 // missingVotes returns a message if fewer than a quorum of the nodes vote, else "".
@@ -74,11 +55,10 @@ func missingVotes(nodes []*pb.RedisNode) string {
 	return ""
 }
 
-// nodeStates asks the nodes of a backend for their state. The topology names the servers
-// that vote.
-func nodeStates(ctx context.Context, backend *redlockadapter.Backend, topology engine.Topology) []*pb.RedisNode {
+// nodeStates converts the states of nodes. The topology names the servers that vote.
+func nodeStates(statuses []redlockadapter.NodeStatus, topology engine.Topology) []*pb.RedisNode {
 	var nodes []*pb.RedisNode
-	for _, n := range backend.NodeStatuses(ctx) {
+	for _, n := range statuses {
 		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil,
 			Quarantine: wire.DurationText(n.Quarantine),
 			Skew:       wire.DurationText(n.Skew)}
@@ -115,7 +95,7 @@ func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.R
 				return
 			}
 			defer closeBackend(ctx, backend)
-			nodes[i] = nodeStates(ctx, backend, s.Router.Node.Topology())[0]
+			nodes[i] = nodeStates(backend.NodeStatuses(ctx), s.Router.Node.Topology())[0]
 		})
 	}
 	work.Wait()

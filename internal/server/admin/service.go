@@ -27,6 +27,5 @@ type Service struct {
 	// Version is the version of the program, for Status.
 	Version string
 
-	votes    voteCount
 	stopping atomic.Bool
 }

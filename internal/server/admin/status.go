@@ -36,7 +36,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		response.Members = append(response.Members, member)
 	}
 	if backend, err := s.Router.Redis.Backend(); err == nil {
-		response.Redis = nodeStates(ctx, backend, s.Router.Node.Topology())
+		response.Redis = nodeStates(backend.NodeStatuses(ctx), s.Router.Node.Topology())
 	}
 	return response, nil
 }
@@ -80,8 +80,7 @@ func (s *Service) largestToken() fencing.Token {
 	return largest
 }
 
-// Serving reports whether Health would be "serving". It asks the Redis nodes only if
-// it must.
+// Serving reports whether Health would be "serving".
 func (s *Service) Serving(ctx context.Context) bool {
 	reason, limited := s.problems()
 	return reason == "" && (limited == "" || s.votesMissing(ctx) == "")
