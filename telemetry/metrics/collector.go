@@ -27,16 +27,6 @@ type Collector struct {
 	waiting prometheus.Gauge
 	renewal prometheus.Histogram
 	all     []prometheus.Collector
-
-	efficiency, correctness *modeMetrics
-}
-
-// modeMetrics are the metrics of one mode. They are kept, because an event of every
-// acquisition should not search for them.
-type modeMetrics struct {
-	acquired, released prometheus.Counter
-	time               prometheus.Observer
-	held               prometheus.Gauge
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -71,25 +61,14 @@ func New() *Collector {
 		Help: "Time from a keep-alive to its answer or failure.", Buckets: renewBuckets})
 	c.all = append(c.all, c.time, c.held, c.waiting, c.renewal)
 
-	c.efficiency, c.correctness = c.newModeMetrics(lease.Efficiency), c.newModeMetrics(lease.Correctness)
-	return c
-}
-
-func (c *Collector) newModeMetrics(mode lease.Mode) *modeMetrics {
-	name := mode.String()
-	return &modeMetrics{acquired: c.acquired.WithLabelValues(name), released: c.released.WithLabelValues(name),
-		time: c.time.WithLabelValues(name), held: c.held.WithLabelValues(name)}
-}
-
-// of returns the metrics of a mode. An engine that names no mode is counted as "any".
-func (c *Collector) of(mode lease.Mode) *modeMetrics {
-	switch mode {
-	case lease.Efficiency:
-		return c.efficiency
-	case lease.Correctness:
-		return c.correctness
+	for _, mode := range []lease.Mode{lease.Efficiency, lease.Correctness} {
+		// Prometheus does not see the first increase of a series that appears with it.
+		c.acquired.WithLabelValues(mode.String())
+		c.released.WithLabelValues(mode.String())
+		c.time.WithLabelValues(mode.String())
+		c.held.WithLabelValues(mode.String())
 	}
-	return c.newModeMetrics(lease.AnyMode)
+	return c
 }
 
 // Describe implements prometheus.Collector.
@@ -115,24 +94,23 @@ func (c *Collector) Hooks() lease.Hooks {
 			return ctx
 		},
 		Acquired: func(_ context.Context, e lease.Event) {
-			m := c.of(e.Mode)
+			mode := e.Mode.String() // "any" for an engine that names no mode
 			c.waiting.Dec()
-			m.held.Inc()
-			m.acquired.Inc()
-			m.time.Observe(e.Elapsed.Seconds())
+			c.held.WithLabelValues(mode).Inc()
+			c.acquired.WithLabelValues(mode).Inc()
+			c.time.WithLabelValues(mode).Observe(e.Elapsed.Seconds())
 		},
 		Failed: func(_ context.Context, e lease.Event) {
 			c.waiting.Dec()
 			c.errors.WithLabelValues(lease.Code(e.Err)).Inc()
 		},
 		Lost: func(_ context.Context, e lease.Event) {
-			c.of(e.Mode).held.Dec()
+			c.held.WithLabelValues(e.Mode.String()).Dec()
 			c.lost.WithLabelValues(e.Mode.String(), lease.Code(e.Err)).Inc()
 		},
 		Released: func(_ context.Context, e lease.Event) {
-			m := c.of(e.Mode)
-			m.held.Dec()
-			m.released.Inc()
+			c.held.WithLabelValues(e.Mode.String()).Dec()
+			c.released.WithLabelValues(e.Mode.String()).Inc()
 		},
 		Renewed: func(r lease.Renewal) {
 			result := "ok"
