@@ -39,12 +39,11 @@ type Log struct {
 	config Config
 	queue  chan Record // nil without a file
 	reopen chan struct{}
-	lossy  chan struct{}
 	stop   chan struct{}
 	close  sync.Once
 	done   chan struct{} // closed when the writer has ended
-	work   sync.WaitGroup
 	writer writer
+	warns  atomic.Bool // warn is running
 
 	lost       atomic.Uint64 // all lost lines
 	unreported atomic.Uint64 // those that the file does not mention yet
@@ -58,8 +57,7 @@ func Open(config Config) (*Log, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	l := &Log{config: config, reopen: make(chan struct{}, 1), lossy: make(chan struct{}, 1), stop: make(chan struct{}),
-		done: make(chan struct{})}
+	l := &Log{config: config, reopen: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	if config.Path == "" {
 		close(l.done)
 		return l, nil
@@ -70,8 +68,7 @@ func Open(config Config) (*Log, error) {
 	}
 	l.queue = make(chan Record, queueSize)
 	l.writer.file = file
-	l.work.Go(l.run)
-	l.work.Go(l.warn)
+	go l.run()
 	return l, nil
 }
 
@@ -109,13 +106,12 @@ func (l *Log) Enabled(ctx context.Context) bool {
 	return l.queue != nil || l.config.Logger.Enabled(ctx, slog.LevelDebug)
 }
 
-// lose counts lost lines, and wakes warn.
+// lose counts lost lines, and starts to warn of them.
 func (l *Log) lose(n uint64) {
 	l.lost.Add(n)
 	l.unreported.Add(n)
-	select {
-	case l.lossy <- struct{}{}:
-	default:
+	if l.warns.CompareAndSwap(false, true) {
+		go l.warn()
 	}
 }
 
@@ -133,7 +129,7 @@ func (l *Log) Reopen() {
 }
 
 // Close writes the lines that wait, syncs the file and closes it. If the file does
-// not take the lines in time, they are lost.
+// not take the lines in time, Close does not wait for them.
 func (l *Log) Close() {
 	l.close.Do(func() { close(l.stop) })
 	if l.queue == nil {
@@ -142,20 +138,14 @@ func (l *Log) Close() {
 	select {
 	case <-l.done:
 	case <-time.After(closeTimeout):
-		l.writer.abort()
 	}
-	l.work.Wait()
 }
 
-// warn reports lost lines in the ordinary log, at most once in warnInterval.
+// warn reports lost lines in the ordinary log, once in warnInterval while further ones are lost.
 func (l *Log) warn() {
-	for {
-		select {
-		case <-l.lossy:
-		case <-l.stop:
-			return
-		}
-		l.config.Logger.Warn("lost lines of the audit log", "file", l.config.Path, "lost", l.Lost(), "error",
+	for reported := uint64(0); l.Lost() != reported; {
+		reported = l.Lost()
+		l.config.Logger.Warn("lost lines of the audit log", "file", l.config.Path, "lost", reported, "error",
 			l.writer.failure())
 		select {
 		case <-time.After(warnInterval):
@@ -163,4 +153,5 @@ func (l *Log) warn() {
 			return
 		}
 	}
+	l.warns.Store(false)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,13 +21,11 @@ const linger = 20 * time.Millisecond
 
 // writer is the file, and the lines for its next write.
 type writer struct {
-	buffer  bytes.Buffer
-	lines   uint64 // in buffer
-	torn    bool   // the file ends with a part of a line
-	failed  atomic.Pointer[error]
-	mu      sync.Mutex // guards file
-	file    *os.File
-	aborted bool
+	buffer bytes.Buffer
+	lines  uint64 // in buffer
+	torn   bool   // the file ends with a part of a line
+	failed atomic.Pointer[error]
+	file   *os.File
 }
 
 func openFile(path string) (*os.File, error) {
@@ -154,12 +151,7 @@ func (l *Log) rotate() {
 	}
 	w := &l.writer
 	w.end(l.config.Path)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.file, w.torn = file, false
-	if w.aborted {
-		file.Close()
-	}
 }
 
 // end syncs and closes the file.
@@ -168,14 +160,6 @@ func (w *writer) end(path string) {
 		return
 	}
 	_ = w.file.Sync() // a pipe cannot be synced
-	_ = w.file.Close()
-}
-
-// abort closes the file while a write may be blocked in it.
-func (w *writer) abort() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.aborted = true
 	_ = w.file.Close()
 }
 
