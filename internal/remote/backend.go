@@ -15,6 +15,7 @@ import (
 
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -118,11 +119,6 @@ var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
 // a session.
 const maxAnswer = 64 << 20
 
-// windowSize is how many bytes a member may send before the client has read them. With a
-// fixed size gRPC does not measure the connection, for which it would send a ping with
-// almost every answer.
-const windowSize = 1 << 20
-
 // program names this library and its version to the service.
 var program = sync.OnceValue(func() string {
 	version := ""
@@ -140,6 +136,6 @@ var program = sync.OnceValue(func() string {
 func (s *settings) newConn(address string) (*grpc.ClientConn, error) {
 	options := append(secret.DialOptions(s.TLS, s.Secret), grpc.WithNoProxy(), grpc.WithUserAgent(program()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(windowSize))
+		grpc.WithInitialWindowSize(wire.Window), grpc.WithInitialConnWindowSize(wire.Window))
 	return grpc.NewClient("passthrough:///"+address, append(options, s.Dial...)...)
 }
