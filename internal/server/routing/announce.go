@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -44,8 +42,6 @@ func (r *Router) announce(ctx context.Context) error {
 	if leader == own {
 		return r.Node.SetMemberAPI(ctx, id, own)
 	}
-	return r.dial(leader, func(conn *grpc.ClientConn) error {
-		_, err := pb.NewClusterServiceClient(conn).Announce(ctx, &pb.AnnounceRequest{Id: id, ApiAddress: own})
-		return err
-	})
+	request := &pb.AnnounceRequest{Id: id, ApiAddress: own}
+	return r.call(ctx, leader, pb.ClusterService_Announce_FullMethodName, request, &pb.AnnounceResponse{})
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/wire"
@@ -43,19 +43,14 @@ var _ raftstore.Membership = (*membership)(nil)
 
 func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
 	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.router.Address, HasState: j.HasState}
-	err = m.call(ctx, func(ctx context.Context, c pb.ClusterServiceClient) error {
-		response, err := c.AddLearner(ctx, request)
-		index = response.GetIndex()
-		return err
-	})
-	return index, err
+	response := &pb.AddLearnerResponse{}
+	err = m.call(ctx, pb.ClusterService_AddLearner_FullMethodName, request, response)
+	return response.Index, err
 }
 
 func (m *membership) Promote(ctx context.Context, id string, applied uint64) error {
-	err := m.call(ctx, func(ctx context.Context, c pb.ClusterServiceClient) error {
-		_, err := c.Promote(ctx, &pb.PromoteRequest{Id: id, Applied: applied})
-		return err
-	})
+	request := &pb.PromoteRequest{Id: id, Applied: applied}
+	err := m.call(ctx, pb.ClusterService_Promote_FullMethodName, request, &pb.PromoteResponse{})
 	if errors.Is(err, wire.ErrBehind) {
 		return fmt.Errorf("%w: %w", raftstore.ErrBehind, err)
 	}
@@ -64,17 +59,15 @@ func (m *membership) Promote(ctx context.Context, id string, applied uint64) err
 
 // call calls the leader that was named last, or the seeds in turn, until one
 // answers or ctx ends. All calls are idempotent.
-func (m *membership) call(ctx context.Context, call func(context.Context, pb.ClusterServiceClient) error) error {
+func (m *membership) call(ctx context.Context, method string, request, response proto.Message) error {
 	for n := 0; ; n++ {
 		address := m.leader
 		if address == "" {
 			address = m.seeds[n%len(m.seeds)]
 		}
-		err := m.router.dial(address, func(conn *grpc.ClientConn) error {
-			limited, cancel := context.WithTimeout(ctx, m.timeout)
-			defer cancel()
-			return wire.FromStatus(call(limited, pb.NewClusterServiceClient(conn)))
-		})
+		limited, cancel := context.WithTimeout(ctx, m.timeout)
+		err := wire.FromStatus(m.router.call(limited, address, method, request, response))
+		cancel()
 		var notLeader *wire.NotLeaderError
 		switch {
 		case err == nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/secret"
@@ -16,24 +17,21 @@ import (
 // reachTimeout bounds the time until another member answers at all.
 const reachTimeout = 5 * time.Second
 
-// dial connects to the API of another member for the duration of use.
-func (r *Router) dial(address string, use func(*grpc.ClientConn) error) error {
+// call makes a unary call of the member at an address, over a new connection. It returns the status as gRPC does.
+func (r *Router) call(ctx context.Context, address, method string, request, response proto.Message) error {
 	conn, err := grpc.NewClient("passthrough:///"+address, secret.DialOptions(r.PeerTLS(), r.Secret())...)
 	if err != nil {
 		return fmt.Errorf("dial member at %s: %w", address, err)
 	}
 	defer conn.Close()
-	return use(conn)
+	return conn.Invoke(ctx, method, request, response)
 }
 
 // Ping returns an error if no member answers at an address.
 func (r *Router) Ping(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	err := r.dial(address, func(conn *grpc.ClientConn) error {
-		_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
-		return err
-	})
+	err := r.call(ctx, address, pb.ClusterService_Health_FullMethodName, &pb.HealthRequest{}, &pb.HealthResponse{})
 	if err != nil {
 		return fmt.Errorf("%w: no member answers at %s: %w", engine.ErrUnavailable, address, err)
 	}
@@ -41,10 +39,8 @@ func (r *Router) Ping(ctx context.Context, address string) error {
 }
 
 // Status returns the state of the member at an address.
-func (r *Router) Status(ctx context.Context, address string) (status *pb.StatusResponse, err error) {
-	err = r.dial(address, func(conn *grpc.ClientConn) error {
-		status, err = pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
-		return err
-	})
+func (r *Router) Status(ctx context.Context, address string) (*pb.StatusResponse, error) {
+	status := &pb.StatusResponse{}
+	err := r.call(ctx, address, pb.ClusterService_Status_FullMethodName, &pb.StatusRequest{}, status)
 	return status, wire.FromStatus(err)
 }
