@@ -36,8 +36,8 @@ var (
 	ordered = []string{"All", "Keys", "Values", "DeleteFunc", "EqualFunc"}
 	// pureEngine are the functions of package lease/engine that neither read a
 	// clock nor draw a random number. Methods are not checked.
-	pureEngine = []string{"CheckFormat", "NewPolicies", "ParseMode", "ParseSessionID", "ValidateHolder", "ValidateTTL",
-		"ValidateMetadata"}
+	pureEngine = []string{"CheckFormat", "NewPolicies", "ParseMode", "ParseSessionID", "Special", "ValidateHolder",
+		"ValidateTTL", "ValidateMetadata"}
 )
 
 // checkMachineOrder type-checks the machine, to distinguish maps from slices.

@@ -40,7 +40,7 @@ var (
 	// names what does.
 	ErrUnsupported = errors.New("not supported")
 	// ErrPermits: the lock's permits are held or waited for with another number of
-	// permits in total, which belongs to the lock. The error is a *PermitsError.
+	// permits in total, which belongs to the lock.
 	ErrPermits = errors.New("lock has another number of permits")
 	// ErrForbidden: the user lacks a right, which the error names. The call had no
 	// effect.
@@ -112,23 +112,6 @@ func (e *ModeError) Error() string {
 		"or the lock's policy for all",
 		string(e.Resource), e.Have, e.Want)
 }
-
-// PermitsError reports that a lock has another number of permits than the caller names.
-// It matches ErrPermits.
-type PermitsError struct {
-	Resource fencing.Resource
-	Want     int // the number that the caller names
-	Have     int // the number that the lock has while its permits are held or waited for
-}
-
-// Error names both numbers and what to do.
-func (e *PermitsError) Error() string {
-	return fmt.Sprintf("lock %q has %d permits while any of them is held or waited for, not %d; "+
-		"request %d, or change the number after all permits are released", string(e.Resource), e.Have, e.Want, e.Have)
-}
-
-// Is makes errors.Is match ErrPermits.
-func (e *PermitsError) Is(target error) bool { return target == ErrPermits }
 
 // Is makes errors.Is match ErrModeMismatch.
 func (e *ModeError) Is(target error) bool { return target == ErrModeMismatch }

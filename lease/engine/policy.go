@@ -49,30 +49,29 @@ func (p Policy) Filled() Policy {
 	return p
 }
 
-// Validate returns the first rule that p, with its defaults, breaks. The error is a
-// *PolicyError. If a relation is broken, it names both fields.
+// Validate returns the first rule that p, with its defaults, breaks. If a relation is broken,
+// the error names both fields.
 func (p Policy) Validate() error {
 	f := p.Filled()
-	broken := func(field string, value any, other string, otherValue any, rule string) error {
-		return &PolicyError{Prefix: p.Prefix, Field: field, Value: fmt.Sprint(value),
-			Other: other, OtherValue: fmt.Sprint(otherValue), Rule: rule}
+	broken := func(field string, value any, rule string, args ...any) error {
+		return Special(fmt.Sprintf("policy for %q: %s (%v) %s", p.Prefix, field, value, fmt.Sprintf(rule, args...)),
+			ErrInvalid)
 	}
 	switch {
 	case p.Prefix != "" && fencing.Resource(p.Prefix).Validate() != nil:
-		return broken("prefix", fmt.Sprintf("%q", p.Prefix), "", "", "must be the beginning of a resource name")
+		return broken("prefix", fmt.Sprintf("%q", p.Prefix), "must be the beginning of a resource name")
 	case p.Mode > Correctness || p.Next > Correctness:
-		return broken("mode", p.Mode, "", "", "must be efficiency or correctness")
+		return broken("mode", p.Mode, "must be efficiency or correctness")
 	case p.LockDelay != 0 && (p.Mode == Efficiency || p.Next == Efficiency):
-		return broken("lock-delay", f.LockDelay, "mode", Efficiency, "is for correctness mode; remove it, or change")
+		return broken("lock-delay", f.LockDelay, "is for correctness mode; remove it, or change mode (%v)", Efficiency)
 	case f.TTL < MinTTL || f.TTL > MaxTTL:
-		return broken("ttl", f.TTL, "", "", fmt.Sprintf("must be from %v to %v", MinTTL, MaxTTL))
+		return broken("ttl", f.TTL, "must be from %v to %v", MinTTL, MaxTTL)
 	case f.Drift < 0 || f.Drift >= f.TTL:
-		return broken("drift", f.Drift, "ttl", f.TTL, "must be at least 0 and less than")
+		return broken("drift", f.Drift, "must be at least 0 and less than ttl (%v)", f.TTL)
 	case f.Renew <= 0 || f.Renew >= f.TTL-f.Drift:
-		return broken("renew", f.Renew, "ttl", f.TTL, fmt.Sprintf("must be above 0 and, with drift (%v) added, less than",
-			f.Drift))
+		return broken("renew", f.Renew, "must be above 0 and, with drift (%v) added, less than ttl (%v)", f.Drift, f.TTL)
 	case f.LockDelay < 0 || f.LockDelay > MaxTTL:
-		return broken("lock-delay", f.LockDelay, "", "", fmt.Sprintf("must be from 0 to %v", MaxTTL))
+		return broken("lock-delay", f.LockDelay, "must be from 0 to %v", MaxTTL)
 	}
 	return nil
 }
@@ -84,26 +83,6 @@ func ValidateTTL(ttl time.Duration) error {
 	}
 	return nil
 }
-
-// PolicyError reports a rule that a Policy breaks. It matches ErrInvalid.
-type PolicyError struct {
-	Prefix            string
-	Field, Value      string
-	Other, OtherValue string // the second field of a broken relation, else empty
-	Rule              string
-}
-
-// Error names the fields, their values and the rule.
-func (e *PolicyError) Error() string {
-	text := fmt.Sprintf("policy for %q: %s (%s) %s", e.Prefix, e.Field, e.Value, e.Rule)
-	if e.Other != "" {
-		text += fmt.Sprintf(" %s (%s)", e.Other, e.OtherValue)
-	}
-	return text
-}
-
-// Is makes errors.Is match ErrInvalid.
-func (e *PolicyError) Is(target error) bool { return target == ErrInvalid }
 
 // Policies is a set of policies with different prefixes. The zero value is
 // empty: every lock has the defaults.

@@ -32,7 +32,9 @@ func (r Result) Refusal(request *engine.Request) error {
 	case WrongMode:
 		return &engine.ModeError{Resource: r.Resource, Want: engine.Correctness, Have: r.Mode}
 	case OtherPermits:
-		return &engine.PermitsError{Resource: r.Resource, Want: request.Permits, Have: r.Permits}
+		return engine.Special(fmt.Sprintf("lock %q has %d permits while any of them is held or waited for, not %d; "+
+			"request %[2]d, or change the number after all permits are released", string(r.Resource), r.Permits,
+			request.Permits), engine.ErrPermits)
 	case OtherRequest:
 		return fmt.Errorf("%w: attempt %d is for other locks or of another kind, not for %q (%s); use a new nonce",
 			engine.ErrInvalid, request.Nonce, request.Resources, request.Kind)
