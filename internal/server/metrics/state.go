@@ -36,30 +36,17 @@ type state struct {
 	nodes []string // the fleet at the last scrape
 }
 
-// stateFamilies are the families that state collects, in the order of the table.
-var stateFamilies = []string{"locks", "holders", "waiters", "longest_queue", "sessions", "last_token",
-	"raft_is_leader", "raft_has_leader", "raft_term", "raft_commit_index", "raft_applied_index", "raft_last_index",
-	"raft_members", "raft_voters", "raft_member_lag_entries",
-	"redis_up", "redis_voting", "redis_quarantine_seconds", "redis_clock_skew_seconds", "redis_nodes", "redis_quorum",
-	"efficiency_ready",
-	"migrations", "migration_age_seconds", "certificate_expiry_timestamp_seconds", "audit_lost_lines_total"}
-
-// descriptions has the descriptions of stateFamilies, by name.
+// descriptions has the descriptions of all families, by name.
 var descriptions = func() map[string]*prometheus.Desc {
 	all := map[string]*prometheus.Desc{}
-	for _, name := range stateFamilies {
-		f := familyOf(name)
-		all[name] = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), f.help, f.labels, nil)
+	for _, f := range families {
+		all[f.name] = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", f.name), f.help, f.labels, nil)
 	}
 	return all
 }()
 
-// Describe sends the descriptions of all metrics of state.
-func (s *state) Describe(to chan<- *prometheus.Desc) {
-	for _, name := range stateFamilies {
-		to <- descriptions[name]
-	}
-}
+// Describe sends nothing: the registry then takes what Collect sends.
+func (s *state) Describe(chan<- *prometheus.Desc) {}
 
 // set sends the value of a gauge.
 type set func(name string, value float64, labels ...string)
