@@ -56,9 +56,8 @@ type scan struct {
 // redisList is a list of the locks in efficiency mode.
 type redisList struct {
 	at      engine.Instant
-	locks   []engine.Status
+	rows    []row
 	tokens  map[fencing.Resource]fencing.Token // of the last holder of each lock
-	rates   map[fencing.Resource]float64
 	missing string
 }
 
@@ -106,13 +105,7 @@ func (s *Service) scanAll() *scan {
 	}
 	inRedis := s.redisNow()
 	result.missing = inRedis.missing
-	for i := range inRedis.locks {
-		l := &inRedis.locks[i]
-		r := row{name: l.Resource, mode: engine.Efficiency, holders: len(l.Holders), waiters: len(l.Waiters),
-			rate: inRedis.rates[l.Resource], status: l}
-		if len(l.Holders) > 0 && !l.Holders[0].Since.IsZero() {
-			r.since = l.Holders[0].Since.UnixMilli()
-		}
+	for _, r := range inRedis.rows {
 		add(r)
 	}
 	for name := range usage { // free at the moment
@@ -162,40 +155,43 @@ func (s *Service) renewRedisList(before redisList, begin engine.Instant, done ch
 }
 
 func (s *Service) readRedis(before redisList, now engine.Instant) redisList {
-	list := redisList{at: now, tokens: map[fencing.Resource]fencing.Token{}, rates: map[fencing.Resource]float64{}}
+	list := redisList{at: now, tokens: map[fencing.Resource]fencing.Token{}}
 	if s.router.Node.Topology().Fleet.IsZero() {
 		return list
 	}
+	var locks []engine.Status
 	backend, err := s.router.Redis.Backend()
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
 		defer cancel()
-		list.locks, err = backend.List(ctx, "", "", maxInRedis)
+		locks, err = backend.List(ctx, "", "", maxInRedis)
 	}
 	switch {
 	case err != nil:
 		// The error names the nodes, which not every caller may know.
 		list.missing = "the Redis nodes did not answer; see 'leased redis status'"
-	case len(list.locks) == maxInRedis:
+	case len(locks) == maxInRedis:
 		list.missing = fmt.Sprintf("only the first %d locks in efficiency mode are listed", maxInRedis)
 	}
-	// A lease of a lock that changed its mode may still be on the nodes. The gates refuse
-	// its token.
-	list.locks = slices.DeleteFunc(list.locks, func(l engine.Status) bool {
-		return s.router.ModeOf(l.Resource) != engine.Efficiency
-	})
 	passed := now.Since(before.at).Seconds()
-	for i := range list.locks {
-		l := &list.locks[i]
-		if len(l.Holders) == 0 {
-			continue
+	for i := range locks {
+		l := &locks[i]
+		if s.router.ModeOf(l.Resource) != engine.Efficiency {
+			continue // its lease may still be on the nodes, and the gates refuse the token
 		}
-		token := l.Holders[0].Token
-		list.tokens[l.Resource] = token
-		// The token of a lock grows by one with each grant, unless its range changes.
-		if last := before.tokens[l.Resource]; last != fencing.None && token > last && token-last < 1<<31 {
-			list.rates[l.Resource] = float64(token-last) / passed
+		r := row{name: l.Resource, mode: engine.Efficiency, holders: len(l.Holders), waiters: len(l.Waiters), status: l}
+		if len(l.Holders) > 0 {
+			if since := l.Holders[0].Since; !since.IsZero() {
+				r.since = since.UnixMilli()
+			}
+			token := l.Holders[0].Token
+			list.tokens[l.Resource] = token
+			// The token of a lock grows by one with each grant, unless its range changes.
+			if last := before.tokens[l.Resource]; last != fencing.None && token > last && token-last < 1<<31 {
+				r.rate = float64(token-last) / passed
+			}
 		}
+		list.rows = append(list.rows, r)
 	}
 	return list
 }

@@ -55,7 +55,7 @@ func TestOldListOfRedisIsNotShown(t *testing.T) {
 			}
 			due := s.router.Clock.Now().Add(-c.ago)
 			s.inRedis = redisList{at: due.Add(-redisInterval),
-				locks: []engine.Status{{Resource: "fast/old", Mode: engine.Efficiency, Holders: []engine.Party{{Token: 1}}}}}
+				rows: []row{{name: "fast/old", mode: engine.Efficiency, holders: 1}}}
 			s.redisNext = due
 			require.Equal(t, c.shown, len(s.scanAll().rows) == 1)
 		})
