@@ -17,7 +17,7 @@ import (
 const (
 	// maxQueue bounds the refusals that wait to be sent.
 	maxQueue = 256
-	// maxRecent bounds each of the two sets of reported refusals.
+	// maxRecent bounds the reported refusals that a Reporter remembers.
 	maxRecent = 1024
 	// interval is the time for which equal refusals are not reported again: one report
 	// for each lock, token, gate and reason is enough.
@@ -48,9 +48,8 @@ type Reporter struct {
 	active  bool          // sending, or in the pause after it
 	flushed chan struct{} // closed when the queue is sent; nil if nobody waits for it
 
-	recent, older map[lease.Refusal]bool // what was reported in this interval and in the one before
-	rotated       engine.Instant
-	logged        map[string]engine.Instant // by code
+	reported map[lease.Refusal]engine.Instant // when they were queued
+	logged   map[string]engine.Instant        // by code
 }
 
 // Counts holds the number of refused writes that a Reporter has seen, by the result of
@@ -75,7 +74,7 @@ func WithLogger(logger *slog.Logger) Option {
 // the right to acquire the locks.
 func New(client *lease.Client, options ...Option) *Reporter {
 	r := &Reporter{client: client, logger: slog.Default(), clock: engine.SystemClock(),
-		recent: map[lease.Refusal]bool{}, logged: map[string]engine.Instant{}}
+		reported: map[lease.Refusal]engine.Instant{}, logged: map[string]engine.Instant{}}
 	for _, option := range options {
 		option(r)
 	}
@@ -137,34 +136,25 @@ func lockOf(resource fencing.Resource) fencing.Resource {
 func (r *Reporter) add(refusal lease.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rotate()
 	key := refusal
 	key.Mark = fencing.None // rises while a stale holder goes on writing
-	switch {
-	case r.recent[key] || r.older[key]:
+	now := r.clock.Now()
+	switch at, known := r.reported[key]; {
+	case known && now.Since(at) < interval:
 		r.counts.Repeated++
 		return
 	case len(r.queue) >= maxQueue:
 		r.counts.Dropped++
 		return
 	}
-	r.recent[key] = true
+	if len(r.reported) >= maxRecent {
+		clear(r.reported)
+	}
+	r.reported[key] = now
 	r.queue = append(r.queue, refusal)
 	if !r.active {
 		r.active = true
 		go r.sendNext()
-	}
-}
-
-// rotate forgets the refusals that were reported before the last interval. The caller
-// holds mu.
-func (r *Reporter) rotate() {
-	now := r.clock.Now()
-	if age := now.Since(r.rotated); age >= interval || len(r.recent) >= maxRecent {
-		r.older, r.recent, r.rotated = r.recent, map[lease.Refusal]bool{}, now
-		if age >= 2*interval {
-			r.older = nil
-		}
 	}
 }
 
