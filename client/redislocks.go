@@ -42,11 +42,11 @@ type redisLocks struct {
 	closing     sync.WaitGroup
 	usedService atomic.Bool // a request has gone through the service
 	detouring   atomic.Bool // a detour began and no direct call has succeeded since
+	unreachable bool        // the last connect failed, which was logged
 
 	mu           sync.Mutex
 	detourEnd    engine.Instant
 	detourLogged engine.Instant // when a detour was last logged
-	connectErr   string         // the last logged reason why the nodes cannot be used
 }
 
 // direct is the connection to a Redis fleet.
@@ -65,7 +65,7 @@ func newRedisLocks(source *remote.Backend, c config) *redisLocks {
 
 // connect connects to the Redis fleet of the current topology. Until it is connected,
 // requests go through the service. It reports whether connecting failed and the caller has
-// to try again.
+// to try again. It must not be called concurrently.
 func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()
@@ -79,10 +79,13 @@ func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	if !fleet.IsZero() {
 		var err error
 		if next.backend, err = e.open(ctx, fleet); err != nil {
-			if ctx.Err() == nil {
-				e.unreachable(err)
+			if ctx.Err() == nil && !e.unreachable {
+				e.unreachable = true
+				e.config.logger.Warn("leased: the Redis nodes cannot be used from here; "+
+					"locks in efficiency mode go through the service", "error", err)
 			}
-		} else if e.unreachable(nil) {
+		} else if e.unreachable {
+			e.unreachable = false
 			e.config.logger.Info("leased: locks in efficiency mode go directly to the Redis nodes again")
 		}
 	}
@@ -118,25 +121,6 @@ func (e *redisLocks) replace(next *direct) {
 			_ = former.backend.Close(ctx) // leases end with their TTL
 		})
 	}
-}
-
-// unreachable records why the Redis nodes cannot be used, nil if they can, and logs the
-// first reason. It reports whether the reason has changed.
-func (e *redisLocks) unreachable(err error) bool {
-	reason := ""
-	if err != nil {
-		reason = err.Error()
-	}
-	e.mu.Lock()
-	changed := reason != e.connectErr
-	first := e.connectErr == ""
-	e.connectErr = reason
-	e.mu.Unlock()
-	if changed && err != nil && first {
-		e.config.logger.Warn("leased: the Redis nodes cannot be used from here; "+
-			"locks in efficiency mode go through the service", "error", err)
-	}
-	return changed
 }
 
 // backend returns the connection to Redis, nil while requests go through the service.
