@@ -1,11 +1,11 @@
 package redlockadapter
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -76,23 +76,12 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 
 // inspectAll returns the status of each of the locks, or one of the errors if there are any.
 func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]engine.Status, error) {
-	list, errs := make([]engine.Status, len(names)), make([]error, len(names))
-	var wg sync.WaitGroup
-	concurrent := make(chan struct{}, 64)
-	for i, name := range names {
-		concurrent <- struct{}{}
-		wg.Go(func() {
-			list[i], errs[i] = b.Inspect(ctx, name)
-			<-concurrent
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	list := make([]engine.Status, len(names))
+	errs := engine.Each(len(names), 64, func(i int) (err error) {
+		list[i], err = b.Inspect(ctx, names[i])
+		return err
+	})
+	return list, cmp.Or(errs...)
 }
 
 // names returns the locks that are in use on any node. A quorum of the nodes must answer,

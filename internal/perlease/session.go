@@ -8,7 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -128,24 +128,8 @@ const maxReleases = 64
 
 // Close releases leases.
 func (s *Session) Close(ctx context.Context, held ...engine.Held) error {
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
-		room = make(chan struct{}, maxReleases)
-	)
-	for i := range held {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			if err := s.Release(ctx, held[i]); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	wg.Wait()
+	errs := engine.Each(len(held), maxReleases, func(i int) error { return s.Release(ctx, held[i]) })
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) > 0 {
 		return fmt.Errorf("close session: %d leases were not released: %w", len(errs), errs[0])
 	}

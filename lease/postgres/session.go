@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -175,24 +175,18 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 // renewEach renews leases one by one, several at a time. It fails if none could be renewed.
 func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map[string]string,
 	held []engine.Held) (extended []engine.Nonce, err error) {
-	var (
-		mu    sync.Mutex
-		group errgroup.Group
-	)
-	group.SetLimit(batchesAtOnce)
-	for _, h := range held {
-		group.Go(func() error {
-			nonces, err := s.renew(ctx, ttl, metadata, h)
-			mu.Lock()
-			defer mu.Unlock()
-			extended = append(extended, nonces...)
-			return err
-		})
-	}
-	if err = group.Wait(); len(extended) > 0 {
+	var mu sync.Mutex
+	errs := engine.Each(len(held), batchesAtOnce, func(i int) error {
+		nonces, err := s.renew(ctx, ttl, metadata, held[i])
+		mu.Lock()
+		defer mu.Unlock()
+		extended = append(extended, nonces...)
+		return err
+	})
+	if len(extended) > 0 {
 		return extended, nil
 	}
-	return nil, err
+	return nil, cmp.Or(errs...)
 }
 
 // extend calls the database, and returns the number of locks that were extended for each attempt.
@@ -228,10 +222,5 @@ func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 
 // Close releases leases.
 func (s *session) Close(ctx context.Context, held ...engine.Held) error {
-	var group errgroup.Group
-	group.SetLimit(batchesAtOnce * batchLimit)
-	for _, h := range held {
-		group.Go(func() error { return s.Release(ctx, h) })
-	}
-	return group.Wait()
+	return cmp.Or(engine.Each(len(held), batchesAtOnce*batchLimit, func(i int) error { return s.Release(ctx, held[i]) })...)
 }

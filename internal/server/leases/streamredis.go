@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -121,20 +120,7 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 // The Redis nodes cannot check that a lease was granted: a node that lost its state takes
 // back any lease whose token is high enough, so an invented lease would become a grant.
 func (st *stream) renewGranted(held []engine.Held) []error {
-	errs := make([]error, len(held))
-	var wg sync.WaitGroup
-	concurrent := make(chan struct{}, maxLookups)
-	for i := range held {
-		if st.known.has(&held[i]) {
-			continue
-		}
-		concurrent <- struct{}{}
-		wg.Go(func() {
-			errs[i] = st.checkGranted(&held[i])
-			<-concurrent
-		})
-	}
-	wg.Wait()
+	errs := engine.Each(len(held), maxLookups, func(i int) error { return st.checkGranted(&held[i]) })
 	var granted []engine.Held
 	for i := range held {
 		if errs[i] == nil {
