@@ -93,7 +93,8 @@ func TestEventsKeepTheirParties(t *testing.T) {
 		require.NotEmpty(t, events)
 		for _, e := range events {
 			holder := names[e.nonce]
-			require.Equal(t, party{session: engine.SessionID{byte(len(holder))}, holder: holder, user: "user of " + holder}, *e.party)
+			want := party{session: engine.SessionID{byte(len(holder))}, holder: holder, user: "user of " + holder}
+			require.Equal(t, want, *e.party)
 		}
 	}
 	for _, l := range []*timeline{r.events, r.refusals} {

@@ -29,8 +29,8 @@ const (
 // watched is what a watch follows: a lock, or the locks with a prefix.
 type watched struct {
 	match func(fencing.Resource) bool
-	// inRaft and inRedis report whether there may be locks in that mode now.
-	inRaft, inRedis func() bool
+	// modes reports whether there may be locks in each mode now.
+	modes func() (inRaft, inRedis bool)
 	// readRaft reports changes in correctness mode: of the named locks as this member has
 	// applied them, or of all locks.
 	readRaft func(all bool, names []fencing.Resource) error
@@ -72,8 +72,11 @@ func (s *Service) Watch(r *pb.WatchRequest, stream pb.LeaseService_WatchServer) 
 // lock watches one lock. In efficiency mode it polls: Redis does not announce a lock that
 // expires.
 func (v *view) lock(ctx context.Context, name fencing.Resource) watched {
-	inRedis := func() bool { return v.router.ModeOf(name) == engine.Efficiency }
-	return watched{pause: pollInterval, inRedis: inRedis, inRaft: func() bool { return !inRedis() },
+	return watched{pause: pollInterval,
+		modes: func() (inRaft, inRedis bool) {
+			inRedis = v.router.ModeOf(name) == engine.Efficiency
+			return !inRedis, inRedis
+		},
 		match: func(other fencing.Resource) bool { return other == name },
 		readRaft: func(all bool, _ []fencing.Resource) error {
 			consistency := raftstore.Stale
@@ -108,8 +111,7 @@ func (v *view) inspect(ctx context.Context, read func() (engine.Status, error)) 
 // prefix watches all locks with a prefix. It lists those in efficiency mode.
 func (v *view) prefix(ctx context.Context, prefix string) watched {
 	return watched{pause: listInterval,
-		inRedis: func() bool { return true },
-		inRaft:  func() bool { return !v.router.Only(engine.Efficiency, prefix) },
+		modes: func() (inRaft, inRedis bool) { return !v.router.Only(engine.Efficiency, prefix), true },
 		match: func(name fencing.Resource) bool {
 			return strings.HasPrefix(string(name), prefix) && auth.Can(ctx, auth.Read, string(name))
 		},
@@ -146,7 +148,8 @@ func (v *view) follow(ctx context.Context, w watched) error {
 	var asked engine.Instant    // when the Redis nodes were read
 	for {
 		pause := w.pause
-		if w.inRaft() {
+		inRaft, inRedis := w.modes()
+		if inRaft {
 			pause = checkInterval
 			if leads {
 				if err := v.router.RequireLeader(); err != nil {
@@ -158,12 +161,10 @@ func (v *view) follow(ctx context.Context, w watched) error {
 					return err
 				}
 			}
-			leads = true
-		} else {
-			leads = false
 		}
+		leads = inRaft
 		switch now := v.router.Clock.Now(); {
-		case !w.inRedis():
+		case !inRedis:
 			known = true
 		case asked.IsZero() || now.Since(asked) >= w.pause:
 			var err error
