@@ -11,6 +11,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -19,12 +20,8 @@ import (
 
 // Renew extends a lease in efficiency mode, or the session of a lease in
 // correctness mode.
-func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (response *pb.RenewResponse, err error) {
-	err = s.router.Ask(ctx, func() (err error) {
-		response, err = s.renew(ctx, r)
-		return err
-	})
-	return response, err
+func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
+	return routing.Ask(ctx, s.router, func() (*pb.RenewResponse, error) { return s.renew(ctx, r) })
 }
 
 func (s *Service) renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
@@ -191,11 +188,7 @@ func notHeld(ctx context.Context, resource string, token uint64) error {
 
 // Release ends a lease, and reports whether the lease was held.
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	var released bool
-	err := s.router.Ask(ctx, func() (err error) {
-		released, err = s.release(ctx, r)
-		return err
-	})
+	released, err := routing.Ask(ctx, s.router, func() (bool, error) { return s.release(ctx, r) })
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return nil, err
 	}

@@ -93,10 +93,8 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 
 // Inspect returns the holders and waiters of a lock, as the caller may see them.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
-	var status engine.Status
-	err := s.router.Ask(ctx, func() (err error) {
-		status, err = s.inspect(ctx, fencing.Resource(r.Resource))
-		return err
+	status, err := routing.Ask(ctx, s.router, func() (engine.Status, error) {
+		return s.inspect(ctx, fencing.Resource(r.Resource))
 	})
 	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status), s.router.Clock.Now().Time())}, err
 }
@@ -126,13 +124,13 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
 	uncertain := false // an earlier call may have broken the lease
-	return &pb.BreakResponse{}, s.router.Ask(ctx, func() error {
+	return routing.Ask(ctx, s.router, func() (*pb.BreakResponse, error) {
 		err := s.breakLease(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 		if uncertain && clientcore.Matches(err, engine.ErrNotHeld) {
-			return nil
+			err = nil
 		}
 		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
-		return err
+		return &pb.BreakResponse{}, err
 	})
 }
 

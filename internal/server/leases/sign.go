@@ -8,6 +8,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/fencing/signature"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -26,10 +27,8 @@ func (s *Service) Sign(ctx context.Context, r *pb.SignRequest) (*pb.SignResponse
 	if r.Resource == "" || !token.Valid() {
 		return nil, fmt.Errorf("%w: sign needs resource and token, as the acquire returned them", engine.ErrInvalid)
 	}
-	var name fencing.Resource
-	err := s.router.Ask(ctx, func() (err error) {
-		name, err = s.signedName(ctx, fencing.Resource(r.Resource), token)
-		return err
+	name, err := routing.Ask(ctx, s.router, func() (fencing.Resource, error) {
+		return s.signedName(ctx, fencing.Resource(r.Resource), token)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %q: %w", r.Resource, err)

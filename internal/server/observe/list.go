@@ -9,6 +9,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -33,10 +34,8 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	// Each read scans the Redis nodes, so after the first one the pages are large: the
 	// caller may be allowed to see few of the locks.
 	for after, page := fencing.Resource(r.PageToken), size; ; page = raftstore.MaxPage {
-		var list []engine.Status
-		err := s.router.Ask(ctx, func() (err error) {
-			list, err = s.list(ctx, mode, r.Prefix, after, page)
-			return err
+		list, err := routing.Ask(ctx, s.router, func() ([]engine.Status, error) {
+			return s.list(ctx, mode, r.Prefix, after, page)
 		})
 		if err != nil {
 			return nil, err

@@ -90,15 +90,14 @@ func (r *Router) WaitTopology(ctx context.Context, after uint64) error {
 
 // Ask calls ask, which routes a call by the topology that this member has applied. It calls ask again with a newer
 // topology while the Redis nodes refuse the call because they have seen one: the lock may have another mode.
-func (r *Router) Ask(ctx context.Context, ask func() error) error {
+func Ask[T any](ctx context.Context, r *Router, ask func() (T, error)) (answer T, err error) {
 	for {
 		version := r.Node.Topology().Version
-		err := ask()
-		if !errors.Is(err, engine.ErrVersion) {
-			return err
+		if answer, err = ask(); !errors.Is(err, engine.ErrVersion) {
+			return answer, err
 		}
 		if err := r.WaitTopology(ctx, version); err != nil {
-			return err
+			return answer, err
 		}
 	}
 }
