@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -31,15 +32,14 @@ func (s *Service) WatchSession(r *pb.WatchSessionRequest, stream pb.LeaseService
 	if err != nil {
 		return err
 	}
-	losses, slow := make(chan loss, maxLosses), make(chan struct{}, 1)
-	found, err := s.attach(stream.Context(), id, func(nonce engine.Nonce, err error) {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	losses := make(chan loss, maxLosses)
+	found, err := s.attach(ctx, id, func(nonce engine.Nonce, err error) {
 		select {
 		case losses <- loss{nonce, err}:
-		default: // the client does not read
-			select {
-			case slow <- struct{}{}:
-			default:
-			}
+		default:
+			cancel(fmt.Errorf("%w: %d losses wait to be read; watch the session again", engine.ErrUnavailable, maxLosses))
 		}
 	})
 	if err != nil {
@@ -72,10 +72,8 @@ func (s *Service) WatchSession(r *pb.WatchSessionRequest, stream pb.LeaseService
 			if len(losses) == 0 {
 				_, err = found.Attempt(0) // does this member lead, and is the session open?
 			}
-		case <-slow:
-			err = fmt.Errorf("%w: %d losses wait to be read; watch the session again", engine.ErrUnavailable, maxLosses)
-		case <-stream.Context().Done():
-			return stream.Context().Err()
+		case <-ctx.Done():
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return err
