@@ -81,14 +81,14 @@ func ToRequest(c *pb.AcquireCall) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	kind, err := LeaseKind(c.Shared, c.Permits)
+	kind, err := leaseKind(c.Shared, c.Permits)
 	return engine.Request{Nonce: engine.Nonce(c.Nonce), Resources: Resources(c.Resources...), Kind: kind,
 		Permits: int(c.Permits),
 		Mode:    mode, Wait: c.Wait, Holder: c.Holder, Metadata: c.Metadata}, err
 }
 
-// LeaseKind returns the kind of lease that the fields of an acquire request ask for.
-func LeaseKind(shared bool, permits int32) (engine.Kind, error) {
+// leaseKind returns the kind of lease that the fields of an acquire request ask for.
+func leaseKind(shared bool, permits int32) (engine.Kind, error) {
 	switch {
 	case shared && permits != 0:
 		return 0, fmt.Errorf("%w: shared and permits exclude each other", engine.ErrInvalid)

@@ -115,19 +115,15 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest, caller string, trace *tra
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
 	}
-	a := &acquisition{Service: s, call: r, trace: trace, counted: s.router.Clock.Now(),
-		request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
-			Permits: int(r.Permits), Holder: cmp.Or(r.Holder, caller), Metadata: r.Metadata}}
+	a := &acquisition{Service: s, call: r, trace: trace, counted: s.router.Clock.Now()}
+	var err error
+	if a.request, err = wire.ToRequest(&pb.AcquireCall{Nonce: r.Nonce, Resources: names, Shared: r.Shared,
+		Permits: r.Permits, Mode: r.Mode, Holder: cmp.Or(r.Holder, caller), Metadata: r.Metadata}); err != nil {
+		return nil, err
+	}
 	a.request.Queued = func() {
 		a.queued.Store(true)
 		a.trace.Step(tracing.Queue)
-	}
-	var err error
-	if a.request.Kind, err = wire.LeaseKind(r.Shared, r.Permits); err != nil {
-		return nil, err
-	}
-	if a.request.Mode, err = wire.ParseMode(r.Mode); err != nil {
-		return nil, err
 	}
 	if a.wait, err = wire.ParseDuration("wait", r.Wait); err != nil {
 		return nil, err
