@@ -146,26 +146,23 @@ func (b *Backend) start() {
 
 // checkNodes returns an error unless a quorum of the nodes can be used.
 func (b *Backend) checkNodes(ctx context.Context) error {
-	usable := 0
 	errs := make([]error, len(b.nodes))
 	var unusable []error // the setup must be changed first: a retry does not help
 	for i, s := range b.NodeStatuses(ctx) {
 		if live := s.Report.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
 			s.Err = redisconn.SetupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
 		}
-		if errs[i] = s.Err; s.Err == nil {
-			usable++
-		} else if errors.Is(s.Err, ErrNodeSetup) {
+		if errs[i] = s.Err; errors.Is(s.Err, ErrNodeSetup) {
 			unusable = append(unusable, s.Err)
 		}
 	}
 	switch {
+	case quorum.Usable(errs):
+		return nil
 	case len(unusable) > len(b.nodes)-b.quorum:
 		return errors.Join(unusable...)
-	case usable < b.quorum:
-		return b.quorumError(errs)
 	}
-	return nil
+	return b.quorumError(errs)
 }
 
 // Open returns a session of this process. It sends nothing to the nodes, which store leases

@@ -120,16 +120,12 @@ func (c Config) fleet() engine.Fleet {
 	return f
 }
 
-// fingerprint identifies the fleet on the nodes. Without a service it also depends on
-// MaxTTL, because otherwise the shortest quarantine of all processes would count. It then
-// differs from the fingerprint of a service with the same nodes, whose log assigns the
-// tokens.
+// fingerprint identifies the fleet on the nodes.
 func (c Config) fingerprint() string {
-	f := c.fleet()
 	if c.Topology == nil {
-		f.Addresses = append(f.Addresses, "standalone "+c.MaxTTL.String())
+		return recovery.StandaloneFleet(c.fleet())
 	}
-	return f.Fingerprint()
+	return c.fleet().Fingerprint()
 }
 
 // validate checks a Config that has its defaults.

@@ -105,6 +105,18 @@ func raising(votes []Vote) bool {
 	return slices.ContainsFunc(votes, func(v Vote) bool { return v.State == Accepted && v.Raising })
 }
 
+// Usable reports whether a process can begin to use nodes, from the errors of its first calls to each. A server that
+// does not answer, or must not be a node, is a missing vote, not a reason to do without the others.
+func Usable(errs []error) bool {
+	answered := 0
+	for _, err := range errs {
+		if err == nil {
+			answered++
+		}
+	}
+	return answered >= Size(len(errs))
+}
+
 // HeldByOther reports whether one other session holds the lock on a quorum. If not, the
 // votes are split or nodes are unreachable, and no release may ever wake a waiter: it must
 // retry after a pause.

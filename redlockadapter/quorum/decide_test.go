@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -44,6 +45,14 @@ func TestHeldByOther(t *testing.T) {
 	require.True(t, HeldByOther([]Vote{by("a"), by("a"), yes(1)}))
 	require.False(t, HeldByOther([]Vote{by("a"), by("b"), yes(1)}), "split")
 	require.False(t, HeldByOther([]Vote{by("a"), {}, {State: Failed}}), "on one node only")
+}
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	bad := errors.New("it is a replica")
+	require.True(t, Usable([]error{bad, nil, nil}))
+	require.False(t, Usable([]error{bad, nil, bad}))
+	require.True(t, Usable([]error{nil}))
 }
 
 func TestFreeAfter(t *testing.T) {

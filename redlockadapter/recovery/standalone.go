@@ -14,6 +14,14 @@ import (
 // StandaloneVersion is the version of a fleet without a service.
 const StandaloneVersion = 1
 
+// StandaloneFleet returns the fingerprint of a fleet without a service. It also depends on MaxTTL, because otherwise
+// the shortest quarantine of all processes would count. It differs from the fingerprint of a service with the same
+// nodes, whose log assigns the tokens.
+func StandaloneFleet(f engine.Fleet) string {
+	f.Addresses = append(slices.Clone(f.Addresses), "standalone "+f.MaxTTL.String())
+	return f.Fingerprint()
+}
+
 // Why a node without a service does not vote. Match with errors.Is.
 var (
 	// ErrNoState: fewer than a quorum of the nodes can report which tokens were granted, so no token would be safe.
