@@ -26,7 +26,7 @@ func StandaloneFleet(f engine.Fleet) string {
 var (
 	// ErrNoState: fewer than a quorum of the nodes can report which tokens were granted, so no token would be safe.
 	ErrNoState = engine.ErrNoState
-	// ErrFleet: a node votes in another fleet.
+	// ErrFleet: a node votes in another fleet, or did before its server was restarted.
 	ErrFleet = errors.New("node belongs to another fleet: to a service, or to processes with other addresses " +
 		"or another MaxTTL")
 	// ErrService: a service has used the nodes, and its log knows which tokens they may accept.
@@ -166,10 +166,10 @@ type standaloneStep struct {
 // recover takes the next step for an empty node, and returns what it waits for.
 func (d *standaloneStep) recover(i int, nonce func() string) error {
 	n, r := &d.nodes[i], d.recoveries[i]
+	if d.foreign() {
+		return ErrFleet
+	}
 	if r == nil || r.join != n.Joining {
-		if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Live != nil && r.Live.Fleet != d.Fleet }) {
-			return ErrFleet
-		}
 		r = &nodeRecovery{server: n.Server, join: nonce()}
 		d.recoveries[i] = r
 	}
@@ -199,6 +199,16 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	d.actions = append(d.actions, Action{Kind: Initialise, Node: i, Server: n.Server, Range: Range{Join: r.join,
 		Version: StandaloneVersion, Floor: r.floor, Ceiling: fencing.MaxToken, Quarantine: d.quarantine(i)}})
 	return fmt.Errorf("its range of tokens, above %d, is being assigned", r.floor)
+}
+
+// foreign reports whether the nodes belong to another fleet: one of them votes in it, or did, and no quorum knows what
+// this fleet has granted. This process must not join them: its join nonce would keep out the processes of that fleet.
+func (d *standaloneStep) foreign() bool {
+	_, known := StandaloneFloor(ofFleet(d.Fleet, d.reports))
+	known = known || d.Provided != nil || d.neverVoted
+	return slices.ContainsFunc(d.reports, func(r Report) bool {
+		return r.Live != nil && r.Live.Fleet != d.Fleet || r.Former != nil && r.Former.Fleet != d.Fleet && !known
+	})
 }
 
 // quarantine returns the time for which a node must not vote. A node that is lost again after it became a voter

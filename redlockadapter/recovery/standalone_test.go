@@ -135,6 +135,35 @@ func TestStandaloneRecoveryStartsAgain(t *testing.T) {
 	require.Equal(t, 3, w.nonces)
 }
 
+// A process keeps out of the recovery of another fleet, even if all its nodes were restarted, and leaves it to the
+// processes of that fleet if it had begun: a join nonce that is repeated would keep them out for ever.
+func TestStandaloneLeavesOtherFleetsAlone(t *testing.T) {
+	t.Parallel()
+	for name, former := range map[string]bool{"that votes": false, "that was restarted": true} {
+		w := newWorld(t)
+		w.lose(0)
+		seen := []Report{w.nodes[1].Report, w.nodes[2].Report}
+		w.nodes[1].Report, w.nodes[2].Report = Report{}, Report{}
+		kinds, _ := w.step()
+		require.Equal(t, []Kind{Join}, kinds, "the other nodes may be of this fleet")
+		for i, r := range seen {
+			r.Live.Fleet = "g"
+			if former {
+				r.Former, r.FormerServer, r.Live = r.Live, "s", nil
+			}
+			w.nodes[1+i].Report = r
+		}
+		kinds, waiting := w.step()
+		require.Empty(t, kinds, name)
+		require.ErrorIs(t, waiting[0], ErrFleet, name)
+	}
+	w := newWorld(t)
+	w.lose(0)
+	w.nodes[0].FormerServer, w.nodes[0].Former = "s", &State{Version: 1, Fleet: "g"}
+	kinds, _ := w.step()
+	require.Equal(t, []Kind{Join}, kinds, "a quorum knows what this fleet has granted")
+}
+
 // A save of a former run of a server does not count.
 func TestStandaloneSaveBelongsToARun(t *testing.T) {
 	t.Parallel()
