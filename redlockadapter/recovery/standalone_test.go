@@ -136,7 +136,7 @@ func TestStandaloneRecoveryStartsAgain(t *testing.T) {
 }
 
 // A process keeps out of the recovery of another fleet, even if all its nodes were restarted, and leaves it to the
-// processes of that fleet if it had begun: a join nonce that is repeated would keep them out for ever.
+// processes of that fleet if it had begun: a join nonce that is repeated would keep them out forever.
 func TestStandaloneLeavesOtherFleetsAlone(t *testing.T) {
 	t.Parallel()
 	for name, former := range map[string]bool{"that votes": false, "that was restarted": true} {
