@@ -106,6 +106,9 @@ func (c *client) idle() {
 // acquireAny begins an attempt for a random lock.
 func (c *client) acquireAny() {
 	lock, wait := c.w.rng.IntN(len(c.w.locks)), c.w.chance(75)
+	if c.w.adopted(c) { // its locks must not be in correctness mode
+		lock = max(lock, 1)
+	}
 	a := &attempt{lock: lock, name: c.w.locks[lock], requested: c.w.now, writes: 1 + c.w.rng.IntN(c.w.plan.Writes)}
 	if c.w.healed { // a lock that was not granted since, briefly
 		for i, served := range c.w.served {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -17,6 +18,9 @@ type cluster struct {
 	log     *commitLog
 	backup  []byte        // an older state
 	waiting time.Duration // since when a restored log lacks reports
+
+	complete bool          // the first policies are set
+	restored time.Duration // when it was
 }
 
 // slot is a host of replicas: a new replica replaces one that lost its data.
@@ -94,8 +98,11 @@ func (c *cluster) operate() {
 	if r == nil {
 		return
 	}
-	if c.w.chance(10) {
+	if c.complete && c.w.chance(10) {
 		c.backup = r.machine.Snapshot()
+	}
+	if c.w.plan.Setting == Service && c.complete && c.w.now >= c.w.plan.Late && r.machine.Topology().Fleet.IsZero() {
+		r.propose(&machine.SetFleet{Fleet: c.w.fleetOf(c.w.redises[:3]...)}, func(answer) {})
 	}
 	c.provideFloor(r)
 	if r.changing() {
@@ -157,9 +164,7 @@ func (c *cluster) expendable(s *slot) bool {
 // restore replaces the state of the cluster by the backup, as production does: the leader
 // stops serving, all sessions end, floor, versions and incarnations move above those of
 // both states, and the new state is a log entry. With known false, the backup is restored
-// to a new cluster: only the Redis nodes know later tokens and versions, so the backup
-// must have the current fleet, and the nodes must know the current version: a log that
-// was restored and not reconciled has published versions that they do not know.
+// to a new cluster, if the guarantees cover that.
 func (c *cluster) restore(known bool) bool {
 	r := c.runningLeader()
 	if r == nil || c.backup == nil || r.flight != nil {
@@ -169,13 +174,14 @@ func (c *cluster) restore(known bool) bool {
 	if err != nil {
 		panic(err)
 	}
-	p, fleet := r.machine, m.Topology().Fleet
-	if !known && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) && !p.Efficiency().Restored {
+	p, version := r.machine, machine.VersionAt(int64(c.w.now/time.Second))
+	if !known && c.covers(m, p) {
 		p = machine.New()
 	}
+	c.restored = c.w.now
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	present, version := p.Efficiency(), max(p.Version(), machine.VersionAt(int64(c.w.now/time.Second)))
-	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
+	present := p.Efficiency()
+	m.Apply(&machine.MarkRestored{Version: max(p.Version(), version), Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
 		FleetSet: present.FleetSet, FleetUnused: present.FleetSet && present.Unused()})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
@@ -186,6 +192,32 @@ func (c *cluster) restore(known bool) bool {
 	}
 	r.leadership.restoring, r.leadership.lessor = true, nil
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
+	return true
+}
+
+// covers reports whether the guarantees cover a restore to a new cluster. If the backup has a fleet, it must be the
+// current one. Only its nodes know later tokens and versions, and they must know the current version: a log that was
+// restored and not reconciled has published versions that they do not know. Otherwise nothing may use a fleet that the
+// backup does not know, whose servers are therefore stopped, and too many tokens must not have been granted since. The
+// versions of a log are ahead of the clock for a few seconds after it was restored.
+func (c *cluster) covers(backup, p *machine.Machine) bool {
+	fleet := backup.Topology().Fleet
+	if !fleet.IsZero() {
+		return fleet.Equal(p.Topology().Fleet) && !p.Efficiency().Restored
+	}
+	for _, name := range c.w.locks {
+		mode, err := backup.Topology().ModeOf(name)
+		next := max(backup.LastToken(), backup.Ceiling()) + fencing.FloorStep
+		if (mode != engine.Efficiency || err != nil) && c.w.granted[name] >= next {
+			return false
+		}
+	}
+	if c.w.plan.Outsider || c.w.now-c.restored < 10*time.Second {
+		return false
+	}
+	for _, s := range c.w.redises {
+		c.w.crashRedis(s, time.Second, keeps(c.w.rng.IntN(3)))
+	}
 	return true
 }
 

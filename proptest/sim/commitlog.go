@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,8 @@ type commitLog struct {
 	keys         map[fencing.Token]property.Attempt // the attempt of each grant
 	holding      map[fencing.Resource]fencing.Token // as reported to the property checker
 	ceiling      fencing.Token                      // the largest ever
+	adopted      bool                               // efficiency mode was ready
+	fleetless    bool                               // restored without a fleet
 }
 
 // sessionKey identifies one incarnation of a session.
@@ -145,7 +148,10 @@ func (l *commitLog) routed(m *machine.Machine) {
 		mode, err := topology.ModeOf(name)
 		routes[name] = model.Route{Mode: mode, Moving: err != nil, Ready: topology.Ready}
 	}
-	l.ceiling = max(l.ceiling, e.Ceiling)
+	l.ceiling, l.adopted = max(l.ceiling, e.Ceiling), l.adopted || topology.Ready
+	if l.fleetless && e.Restored {
+		l.check(errors.New("correctness mode waits for a fleet that the log does not know"))
+	}
 	l.check(l.checker.Routed(routes, e.Floor, e.Ceiling))
 }
 
@@ -202,6 +208,7 @@ func (l *commitLog) observe(e *machine.Event) {
 func (l *commitLog) restored(m *machine.Machine) {
 	l.w.emit(property.Event{Kind: property.Restored, Who: "log"})
 	clear(l.holding)
+	l.fleetless = m.Topology().Fleet.IsZero()
 	l.leads = m.Generation()
 	l.checker = model.NewLogChecker()
 	for _, name := range l.w.locks {

@@ -17,11 +17,13 @@ func drawn(t *rapid.T) Plan {
 	p := Plan{TTL: time.Second, Think: 50 * time.Millisecond, Latency: time.Millisecond, Length: 20 * time.Second}
 	p.Setting = rapid.SampledFrom([]Setting{Correctness, Standalone, Service}).Draw(t, "setting")
 	if p.Setting == Service {
+		p.Late = millis(t, "first fleet", 10_000)
 		p.Redises = rapid.IntRange(3, 5).Draw(t, "Redis servers")
 	}
 	p.Nodes = rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "nodes")
 	p.Clients = rapid.IntRange(2, 4).Draw(t, "clients")
 	p.Locks = rapid.IntRange(1, 3).Draw(t, "locks")
+	p.Outsider = p.Setting != Correctness && (p.Setting == Standalone || p.Locks > 1) && rapid.Bool().Draw(t, "outsider")
 	p.Writes = rapid.IntRange(1, 10).Draw(t, "writes")
 	p.Work = millis(t, "work", 400)
 	p.Seed = rapid.Uint64Range(1, 8).Draw(t, "client seed")

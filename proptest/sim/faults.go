@@ -41,6 +41,11 @@ func (w *World) inject(f Fault) {
 		done = w.clockFault(c.process, f, d)
 	case DriftNode, JumpNode, StopNode:
 		done = w.clockFault(node, f, d)
+	case Misconfigure:
+		if done = len(w.redises) > 0; done {
+			s := w.redises[f.Target%len(w.redises)]
+			node, done = s.process, w.misconfigure(s, f, d)
+		}
 	case LoseMessages, RepeatMessages, DelayMessages:
 		done = w.disturb(f, d)
 	case Depose, ChangeMembers, RestoreBackup:
@@ -83,7 +88,7 @@ func (w *World) redisOf(p *process) *redisServer {
 }
 
 func (w *World) crashClient(c *client, d time.Duration) bool {
-	if c.down {
+	if c.down || w.adopted(c) && !w.healed { // it would take nodes that the service has left for new ones
 		return false
 	}
 	if a := c.current; a != nil && !a.over && a.token != 0 { // a crashed client does not hold
@@ -276,6 +281,9 @@ func (w *World) injectService(f Fault, c *client, d time.Duration) bool {
 		w.armCrash(f, d) // recorded when it happens
 		return false
 	case StaleTopology:
+		if c.follow == nil {
+			return false
+		}
 		was := c.follow.stale
 		c.follow.stale = max(was, w.now+d)
 		return was <= w.now && !c.down
@@ -284,7 +292,8 @@ func (w *World) injectService(f Fault, c *client, d time.Duration) bool {
 	return false
 }
 
-// heal repairs all faults. From here on there must be progress.
+// heal repairs all faults, except that a fleet must do with a misconfigured server for a while. From here on there must
+// be progress.
 func (w *World) heal() {
 	w.healed = true
 	clear(w.net.cuts)
@@ -297,7 +306,15 @@ func (w *World) heal() {
 		}
 	}
 	w.crashes = nil
+	for _, s := range w.redises {
+		if s.wrong != 0 && !w.spares(s) {
+			w.putRight(s)
+		}
+	}
 	for _, c := range w.clients {
+		if w.adopted(c) {
+			w.crashClient(c, 3*grace)
+		}
 		c.armed = [steps]time.Duration{}
 		if c.follow != nil {
 			c.follow.stale = 0

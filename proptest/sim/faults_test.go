@@ -30,7 +30,7 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 			f := Fault{Kind: kind, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
 			faults, want := []Fault{f}, 1
 			switch {
-			case kind >= Depose && setting == Standalone || kind >= MoveLocks &&
+			case kind >= Depose && setting == Standalone || (kind >= MoveLocks || kind == Misconfigure) &&
 				setting == Correctness: // nothing to inject it into
 				want = 0
 			case kind == RestoreBackup: // there must be a backup

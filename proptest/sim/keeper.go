@@ -39,6 +39,9 @@ func (r *replica) keep() {
 
 // once executes one step if the replica leads.
 func (k *keeper) once() {
+	state := k.machine.Efficiency() // before the nodes report
+	servers := k.w.serversOf(state.Fleet)
+	usable := len(servers) > 0 && k.w.connected(k.process, state.Fleet.Fingerprint(), servers)
 	if k.serving() == nil {
 		k.plan = nil
 		k.w.timer(k.process, keeperFollow, k.once)
@@ -47,13 +50,19 @@ func (k *keeper) once() {
 	if k.plan == nil {
 		k.plan = fleet.NewPlan()
 	}
-	state := k.machine.Efficiency() // before the nodes report
-	k.w.queryReports(k.process, k.w.serversOf(state.Fleet), func(all []nodeReport) {
-		nodes := make([]recovery.Node, len(all))
+	asked := servers
+	if !usable {
+		asked = nil
+	}
+	k.w.queryReports(k.process, asked, func(all []nodeReport) {
+		nodes := make([]recovery.Node, len(servers))
 		for i, s := range all {
 			nodes[i] = s.node(state.Fleet.MaxTTL)
+			if s.Life() == state.Lives[i].Name && s.Live != nil && s.Live.Ceiling > k.cluster.log.ceiling {
+				k.w.violation(fmt.Errorf("node %d votes up to %d, above the ceiling of the log", i+1, s.Live.Ceiling))
+			}
 		}
-		e := &execution{keeper: k, state: state, servers: k.w.serversOf(state.Fleet), step: k.plan.Step(state, nodes,
+		e := &execution{keeper: k, state: state, servers: servers, step: k.plan.Step(state, nodes,
 			k.clock.instant(k.w.now))}
 		e.phase(0)
 	})

@@ -9,13 +9,14 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// setUp commits the first policies and the fleet: one lock has a lock-delay, and in a
-// Service all others start in efficiency mode.
+// setUp commits the first policies: one lock has a lock-delay, and in a Service all others start in efficiency mode.
 func (c *cluster) setUp(commands []machine.Command) {
 	if len(commands) == 0 {
+		c.complete = true
 		return
 	}
 	again := func(rest []machine.Command) { c.w.after(100*time.Millisecond, func() { c.setUp(rest) }) }
@@ -34,13 +35,12 @@ func (c *cluster) setUp(commands []machine.Command) {
 
 // initialCommands returns the commands of setUp.
 func (w *World) initialCommands() []machine.Command {
-	list := []machine.Command{&machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]),
-		Mode: engine.Correctness, LockDelay: w.plan.TTL / 4}}}
+	var list []machine.Command
 	if w.plan.Setting == Service {
-		list = append(list, &machine.SetFleet{Fleet: w.fleetOf(w.redises[:3]...)},
-			&machine.SetPolicy{Policy: engine.Policy{Prefix: "lock/", Mode: engine.Efficiency}})
+		list = append(list, &machine.SetPolicy{Policy: engine.Policy{Prefix: "lock/", Mode: engine.Efficiency}})
 	}
-	return list
+	return append(list, &machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]), Mode: engine.Correctness,
+		LockDelay: w.plan.TTL / 4}})
 }
 
 // command commits a change, which counts as a fault once it took effect.
@@ -57,8 +57,8 @@ func (w *World) command(kind FaultKind, c machine.Command) {
 // change is a change of modes or fleet by the operator of a Service.
 func (w *World) change(f Fault) {
 	r := w.cluster.runningLeader()
-	if r == nil {
-		return
+	if r == nil || w.plan.Outsider && !w.cluster.log.adopted {
+		return // nothing may use the locks in correctness mode before that
 	}
 	now := f.Size&1 != 0
 	switch f.Kind {
@@ -160,8 +160,54 @@ func (c *cluster) provideFloor(r *replica) {
 		func(answer) {})
 }
 
-// unfinished returns the change that a Service has not completed, or "".
+// spares reports whether the fleet can do without one of its servers for good.
+func (w *World) spares(s *redisServer) bool {
+	servers := w.redises
+	if w.cluster != nil {
+		r := w.cluster.servingLeader()
+		if r == nil || r.machine.Efficiency().NextVersion != 0 {
+			return false
+		}
+		servers = w.serversOf(r.machine.Efficiency().Fleet)
+	}
+	good := 0
+	for _, o := range servers {
+		if o != s && o.wrong == 0 && o.remembers() {
+			good++
+		}
+	}
+	return good >= quorum.Size(len(servers))
+}
+
+// withoutVote returns a node of the fleet that does not vote, or "".
+func (w *World) withoutVote() string {
+	if w.plan.Setting != Service {
+		i := slices.IndexFunc(w.redises, func(s *redisServer) bool { return s.report().Live == nil })
+		if i < 0 {
+			return ""
+		}
+		return w.redises[i].name
+	}
+	r := w.cluster.runningLeader()
+	if r == nil {
+		return "no leader"
+	}
+	state := r.machine.Efficiency()
+	for i, s := range w.serversOf(state.Fleet) {
+		if fleet.Goal(state).Next(i, s.report()) != recovery.Nothing || state.Lives[i].Pending {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// unfinished returns the change that a Service has not completed, a process that cannot use the nodes, or "".
 func (w *World) unfinished() string {
+	for _, p := range w.processes {
+		if p.fleet != "" && !p.usable && !p.down {
+			return "the connection of " + p.name + " to the Redis nodes"
+		}
+	}
 	if w.plan.Setting != Service {
 		return ""
 	}

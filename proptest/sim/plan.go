@@ -41,14 +41,17 @@ type Plan struct {
 	Clients int
 	Locks   int
 	TTL     time.Duration
-	Think   time.Duration // maximal pause of a client between two leases
-	Writes  int           // maximum under one lease
-	Work    time.Duration // maximal time between a read and its write
-	Latency time.Duration // minimum of a message
-	Jitter  time.Duration // maximum, added to Latency
-	Length  time.Duration // of the part with faults
-	Faults  []Fault       // in the order of their time
-	Flaws   Flaws
+	// Outsider: the last client uses Redis without the service, since before that has a fleet, or has another longest TTL.
+	Outsider bool
+	Late     time.Duration // when a Service gets its first fleet
+	Think    time.Duration // maximal pause of a client between two leases
+	Writes   int           // maximum under one lease
+	Work     time.Duration // maximal time between a read and its write
+	Latency  time.Duration // minimum of a message
+	Jitter   time.Duration // maximum, added to Latency
+	Length   time.Duration // of the part with faults
+	Faults   []Fault       // in the order of their time
+	Flaws    Flaws
 }
 
 // Flaws disable safety measures, to show that the checkers notice. All of them are in
@@ -79,6 +82,7 @@ const (
 	DriftNode                       // its clock runs at another rate
 	JumpNode                        // its clock jumps by Size
 	StopNode                        // its clock stops
+	Misconfigure                    // a Redis server must not be a node for a while
 	Isolate                         // all messages from and to a node are lost
 	CutOneWay                       // messages from Target to Other are lost
 	Split                           // the processes are partitioned into two groups
@@ -103,6 +107,7 @@ var faultNames = [...]string{"pause of a client", "pause of a client at a step",
 	"crash of a client",
 	"client clock drift", "client clock jump", "client clock stop",
 	"pause of a node", "crash of a node", "crash without data", "node clock drift", "node clock jump", "node clock stop",
+	"misconfigured Redis server",
 	"isolation of a node", "one-way cut", "split", "client cut off", "storage cut off",
 	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change",
 	"restore from backup",
@@ -141,13 +146,13 @@ func (k FaultKind) breaksTiming() bool {
 // Synchronous reports whether the assumptions of M2 hold in this run: at most one client
 // may then believe that it holds a lock.
 func (p Plan) Synchronous() bool {
-	for _, f := range p.Faults {
-		if f.Kind.breaksTiming() {
-			return false
-		}
-	}
-	return p.Setting == Correctness
+	return !slices.ContainsFunc(p.Faults, func(f Fault) bool {
+		return f.Kind.breaksTiming() && (f.Kind != RestoreBackup || p.Setting != Standalone) || f.now()
+	})
 }
+
+// now reports whether a change does not wait for leases to end.
+func (f Fault) now() bool { return (f.Kind == MoveLocks || f.Kind == ChangeFleet) && f.Size&1 != 0 }
 
 // soundNodeClocks reports whether no fault changes the clock of a node.
 func (p Plan) soundNodeClocks() bool {
@@ -171,8 +176,8 @@ func Random(seed uint64, kinds ...FaultKind) Plan {
 		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
 	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
 	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
-	profile := Profiles[pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes",
-		"emptied")]
+	name := pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes", "emptied")
+	profile := Profiles[name]
 	if len(kinds) > 0 {
 		profile = kinds
 	} else if p.Setting == Service {
@@ -180,13 +185,19 @@ func Random(seed uint64, kinds ...FaultKind) Plan {
 	}
 	if p.Setting == Service {
 		p.Redises = pick(r, 3, 4, 5, 6)
+		p.Late = time.Duration(r.Int64N(int64(pick(r, 1, 1, p.Length))))
+	}
+	if p.Outsider = r.IntN(4) == 0 && (p.Setting == Standalone || p.Setting == Service && p.Locks > 1); p.Outsider {
+		p.Late += 5 * time.Second
 	}
 	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
 	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
 		f := Fault{At: at, Kind: profile[r.IntN(len(profile))], Target: r.IntN(60), Other: r.IntN(60),
 			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: pick(r, Step(r.IntN(int(steps))),
 				AboutToWrite)}
-		f.Size = f.size(r)
+		if f.Size = f.size(r); name == "synchronous" && f.now() {
+			f.Size--
+		}
 		p.Faults = append(p.Faults, f)
 	}
 	return p
@@ -201,6 +212,8 @@ func (f Fault) size(r *rand.Rand) int {
 		return pick(r, -1, 1) * r.IntN(20_000) // milliseconds
 	case Split:
 		return r.IntN(1 << 12) // one bit per process
+	case Misconfigure:
+		return r.IntN(1 << 20) // how, and one bit per process
 	case MoveLocks, ChangeFleet, CrashAtAction:
 		return r.IntN(1 << 12) // a bit set of options
 	}
@@ -209,7 +222,7 @@ func (f Fault) size(r *rand.Rand) int {
 
 // changes are the actions of the operator of a Service, and faults during them.
 var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMigration, ChangeFleet, EmptyFleet, EmptyNode,
-	CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
+	CrashNode, CrashAtAction, CrashAtAction, StaleTopology, Misconfigure}
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
@@ -222,9 +235,9 @@ var Profiles = map[string][]FaultKind{
 		return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient
 	}),
 	"nodes": all(func(k FaultKind) bool {
-		return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose
+		return k == PauseNode || k == CrashNode || k == EmptyNode || k == Misconfigure || k >= Depose
 	}),
-	"emptied": {EmptyNode, EmptyNode, EmptyNode, CrashNode, CutOneWay, LoseMessages, DelayMessages},
+	"emptied": {EmptyNode, EmptyNode, EmptyNode, CrashNode, CutOneWay, LoseMessages, DelayMessages, Misconfigure},
 }
 
 func all(keep func(FaultKind) bool) []FaultKind {

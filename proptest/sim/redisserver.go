@@ -2,19 +2,25 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/redisnode"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 type resource = fencing.Resource
 
-// nodeTimeout bounds one call to a Redis server.
-const nodeTimeout = 300 * time.Millisecond
+const (
+	// nodeTimeout bounds one call to a Redis server.
+	nodeTimeout = 300 * time.Millisecond
+	// connectInterval is the time between two tries to connect to a fleet.
+	connectInterval = 500 * time.Millisecond
+)
 
 // redisServer is a Redis server: the model of package redisnode with a clock of its own.
 // Every crash begins a new life.
@@ -24,6 +30,9 @@ type redisServer struct {
 	node    *redisnode.Node
 	disk    *redisnode.Node // an older copy of the data; nil if there is none
 	lives   int
+	refused uint64 // the processes, by number, that take it for a server that must not be a node
+	wrong   uint64 // those that will, or still do, see misconfigure
+	replica bool
 }
 
 func newRedisServer(w *World, number int) *redisServer {
@@ -83,8 +92,11 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	if s.down {
 		return false
 	}
-	if w.plan.Setting == Standalone {
-		known := 0
+	if w.plan.Setting == Standalone || w.plan.Outsider {
+		known, needed := 0, 1
+		if w.plan.Setting == Service {
+			needed = quorum.Size(len(w.redises[:3]))
+		}
 		for _, o := range w.redises {
 			if o != s && o.remembers() {
 				known++
@@ -96,7 +108,8 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 		}
 		// The disk may be older than the first vote.
 		forgets := left == keepsNothing || left == keepsOld && !old.remembers()
-		if forgets && known == 0 { // nodes that have all lost everything look like new ones
+		// Nodes that have all lost everything look like new ones, and nobody gives a floor to a new service.
+		if forgets && known < needed && (w.cluster == nil || !w.cluster.log.adopted) {
 			return false
 		}
 	}
@@ -117,6 +130,68 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	return true
 }
 
+// misconfigure makes a server one that must not be a node: for all processes, as a replica or one that may evict keys,
+// or for some, whose clocks differ from its own. Each process notices within a second, also when it is put right.
+func (w *World) misconfigure(s *redisServer, f Fault, d time.Duration) bool {
+	if s.wrong != 0 || s.down {
+		return false
+	}
+	s.wrong, s.replica = uint64(f.Size>>2), f.Size%4 == 1
+	if f.Size%4 > 0 {
+		s.wrong = math.MaxUint64
+	}
+	w.noticed(s)
+	w.after(max(d, time.Second), func() {
+		if !w.healed {
+			w.putRight(s)
+		}
+	})
+	return s.wrong != 0
+}
+
+// putRight ends a misconfiguration. A replica that becomes a master begins a new life.
+func (w *World) putRight(s *redisServer) {
+	s.wrong = 0
+	w.noticed(s)
+	if s.replica {
+		s.replica = false
+		w.crashRedis(s, 10*time.Millisecond, keeps(w.rng.IntN(3)))
+	}
+}
+
+func (w *World) noticed(s *redisServer) {
+	for _, p := range w.processes {
+		bit := uint64(1) << p.number
+		w.after(w.random(time.Second), func() { s.refused = s.refused&^bit | s.wrong&bit })
+	}
+}
+
+// connected reports whether a process can use a fleet. One that is new to it connects first, like redlockadapter.New.
+func (w *World) connected(p *process, fleet string, servers []*redisServer) bool {
+	if p.fleet != fleet {
+		p.fleet, p.usable = fleet, false
+		w.connect(p, fleet, servers)
+	}
+	return p.usable
+}
+
+func (w *World) connect(p *process, fleet string, servers []*redisServer) {
+	w.queryReports(p, servers, func(all []nodeReport) {
+		errs := make([]error, len(all))
+		for i, r := range all {
+			if !r.Reached {
+				errs[i] = engine.ErrUnavailable
+			}
+		}
+		if p.fleet != fleet {
+			return
+		}
+		if p.usable = quorum.Usable(errs); !p.usable {
+			w.timer(p, connectInterval, func() { w.connect(p, fleet, servers) })
+		}
+	})
+}
+
 // remembers reports whether the server can say which tokens it has accepted, in this life or the former one.
 func (s *redisServer) remembers() bool {
 	r := s.report()
@@ -128,6 +203,9 @@ func (s *redisServer) remembers() bool {
 func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R,
 	got func(R)) {
 	mine, its := from.life, s.lives
+	if s.refused>>from.number&1 == 1 {
+		return
+	}
 	w.send(from, s.process, once, func() {
 		if s.lives != its {
 			return

@@ -26,7 +26,11 @@ func (r *topologyFollower) authorize(name fencing.Resource) (authority, error) {
 	if err != nil {
 		return authority{}, err
 	}
-	return authority{topology.Version, topology.Fleet.Fingerprint(), r.w.serversOf(topology.Fleet), topology.Lives}, nil
+	under := authority{topology.Version, topology.Fleet.Fingerprint(), r.w.serversOf(topology.Fleet), topology.Lives}
+	if !r.w.connected(r.process, under.fleet, under.servers) {
+		err = engine.ErrUnavailable
+	}
+	return under, err
 }
 
 // start loads the topology periodically.

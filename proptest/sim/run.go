@@ -73,8 +73,8 @@ const grace = 3 * time.Minute
 // Run executes a plan.
 func Run(plan Plan, options ...Option) *Result {
 	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), checker: property.NewChecker(plan.Setting.String()),
-		record: &record{},
-		net:    network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
+		record: &record{}, granted: map[resource]fencing.Token{},
+		net: network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
 	for _, option := range options {
 		option(w.record)
 	}
@@ -103,6 +103,15 @@ func (w *World) simulate() {
 	}
 	if what := w.unfinished(); what != "" {
 		w.violation(fmt.Errorf("every change completes: %s is unfinished %v after all faults were repaired", what, grace))
+		return
+	}
+	for _, s := range w.redises {
+		if s.wrong != 0 {
+			w.putRight(s)
+		}
+	}
+	if w.run(w.now+grace, func() bool { return w.withoutVote() == "" }); w.withoutVote() != "" {
+		w.violation(fmt.Errorf("every node votes again: %s does not vote %v after it was put right", w.withoutVote(), grace))
 	}
 }
 
@@ -127,17 +136,24 @@ func (w *World) populate() {
 	w.store = newStorage(w)
 	for i := range w.plan.Clients {
 		c := newClient(w, fmt.Sprintf("client %d", i+1))
+		w.clients = append(w.clients, c)
 		switch w.plan.Setting {
 		case Correctness:
 			c.engines = map[engine.Mode]locks{engine.AnyMode: &raftClient{client: c}}
 		case Standalone:
-			c.engines = map[engine.Mode]locks{engine.AnyMode: newStandaloneClient(c)}
+			c.engines = map[engine.Mode]locks{engine.AnyMode: newStandaloneClient(c, w.redises)}
+			if w.outsider(c) {
+				c.policy = engine.Policy{TTL: 2 * w.plan.TTL}.Filled()
+			}
 		case Service:
+			if w.adopted(c) {
+				c.engines = map[engine.Mode]locks{engine.AnyMode: newStandaloneClient(c, w.redises[:3])}
+				break
+			}
 			c.follow = &topologyFollower{client: c}
 			c.engines = map[engine.Mode]locks{engine.Correctness: &raftClient{client: c},
 				engine.Efficiency: &redisClient{client: c, authorize: c.follow.authorize}}
 		}
-		w.clients = append(w.clients, c)
 	}
 	for _, c := range w.clients {
 		c.begin()
@@ -146,6 +162,14 @@ func (w *World) populate() {
 		w.operateStandalone(0)
 	}
 }
+
+// outsider reports whether a client is the outsider of the plan.
+func (w *World) outsider(c *client) bool {
+	return w.plan.Outsider && len(w.clients) == w.plan.Clients && c == w.clients[w.plan.Clients-1]
+}
+
+// adopted reports whether a client uses nodes that the service will adopt, without the service.
+func (w *World) adopted(c *client) bool { return w.plan.Setting == Service && w.outsider(c) }
 
 // finish checks the final data and builds the result.
 func (w *World) finish() *Result {

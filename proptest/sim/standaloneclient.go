@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -22,21 +24,29 @@ const (
 type standaloneClient struct {
 	*redisClient
 	core       *recovery.Standalone
+	servers    []*redisServer
 	saved      map[string]fencing.Token // floors on disk, by server life
 	count      int                      // of join nonces
 	recovering bool
 	begun      bool // it has seen all nodes
 }
 
-func newStandaloneClient(c *client) *standaloneClient {
-	s := &standaloneClient{}
+func newStandaloneClient(c *client, servers []*redisServer) *standaloneClient {
+	s := &standaloneClient{servers: servers}
 	s.redisClient = &redisClient{client: c, authorize: func(fencing.Resource) (authority, error) {
-		return authority{version: standaloneVersion, fleet: s.fleet(), servers: c.w.redises}, nil
+		if !c.w.connected(c.process, s.fleet(), servers) {
+			return authority{}, engine.ErrUnavailable
+		}
+		return authority{version: standaloneVersion, fleet: s.fleet(), servers: servers}, nil
 	}}
 	return s
 }
 
-func (c *standaloneClient) fleet() string { return c.w.fleetOf(c.w.redises...).Fingerprint() }
+func (c *standaloneClient) fleet() string {
+	f := c.w.fleetOf(c.servers...)
+	f.MaxTTL = c.policy.TTL
+	return recovery.StandaloneFleet(f)
+}
 
 func (c *standaloneClient) newCore() *recovery.Standalone {
 	return &recovery.Standalone{Fleet: c.fleet(), Quarantine: c.policy.TTL, MaxTTL: c.policy.TTL}
@@ -52,13 +62,13 @@ func (c *standaloneClient) start() {
 // operateStandalone is the operator of a fleet without a service. While fewer than a quorum of the nodes can report
 // their tokens, it provides a floor every 20 s, each time from another client.
 func (w *World) operateStandalone(waited time.Duration) {
-	known := 0
+	var reports []recovery.Report
 	for _, s := range w.redises {
-		if s.remembers() {
-			known++
-		}
+		reports = append(reports, s.report())
 	}
-	lost := known <= len(w.redises)/2
+	lost := !slices.ContainsFunc(w.clients, func(c *client) bool {
+		return !recovery.StateIsLost(c.engines[engine.AnyMode].(*standaloneClient).fleet(), reports)
+	})
 	waited += operatorPause
 	again := lost && waited > 20*time.Second
 	if again || !lost {
@@ -70,7 +80,7 @@ func (w *World) operateStandalone(waited time.Duration) {
 		case s.core.Provided != nil && (again || !lost):
 			s.core.Provided = nil
 		case again && !c.down && !c.paused:
-			floor := w.granted + 1<<20 // attempts under way may be granted meanwhile
+			floor := slices.Max(slices.Collect(maps.Values(w.granted))) + 1<<20 // attempts under way may be granted meanwhile
 			for _, r := range w.redises {
 				floor = max(floor, r.top())
 			}
@@ -84,13 +94,13 @@ func (w *World) operateStandalone(waited time.Duration) {
 // patrol recovers nodes and sweeps idle records periodically.
 func (c *standaloneClient) patrol() {
 	c.w.timer(c.process, 500*time.Millisecond+c.w.random(2*time.Second), c.patrol)
-	for _, s := range c.w.redises {
+	for _, s := range c.servers {
 		send(c.w, c.process, s, true, func(n *redisnode.Node, now int64) bool {
 			n.Sweep(now, 3*c.policy.TTL.Milliseconds()) // a day in production
 			return true
 		}, nil)
 	}
-	if c.recovering {
+	if c.recovering || !c.w.connected(c.process, c.fleet(), c.servers) {
 		return
 	}
 	c.recovering = true
@@ -99,7 +109,7 @@ func (c *standaloneClient) patrol() {
 
 // recoverNodes takes steps of the recovery of nodes that lost their state, as many as are possible now.
 func (c *standaloneClient) recoverNodes() {
-	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) {
+	c.w.queryReports(c.process, c.servers, func(all []nodeReport) {
 		nodes := make([]recovery.Node, len(all))
 		for i, s := range all {
 			nodes[i] = s.node(c.policy.TTL)
@@ -142,7 +152,7 @@ func (c *standaloneClient) begin(nodes []recovery.Node) {
 
 // do carries out an action. The call has no effect on another run of the server than the one that reported.
 func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
-	s := c.w.redises[a.Node]
+	s := c.servers[a.Node]
 	if a.Kind == recovery.Reserve { // an older save does not have it
 		delete(c.saved, a.Server)
 	}

@@ -29,7 +29,7 @@ type World struct {
 	healed bool
 	served []bool // by lock: granted since healed
 
-	granted fencing.Token // the largest token
+	granted map[resource]fencing.Token // the largest of each lock
 	ops     uint64
 	bad     []error // violations that the property checker does not see
 }
@@ -44,6 +44,9 @@ type process struct {
 	down    bool
 	paused  bool
 	backlog []task // due while it was paused
+
+	fleet  string // to which it connects
+	usable bool   // it has connected
 }
 
 // task is a step of a process.
@@ -188,12 +191,13 @@ func (w *World) resume(p *process) {
 func (w *World) crash(p *process) {
 	w.resume(p)
 	p.life++
+	p.fleet = ""
 }
 
 // emit records an event and checks it. The checker ignores an Enter or a Read, which spares its lock.
 func (w *World) emit(e property.Event) {
 	e.At = w.now
-	w.granted = max(w.granted, e.Token)
+	w.granted[e.Resource] = max(w.granted[e.Resource], e.Token)
 	w.record.add(e)
 	if e.Access != property.Write {
 		return
