@@ -222,5 +222,6 @@ func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
 
 // Close releases leases.
 func (s *session) Close(ctx context.Context, held ...engine.Held) error {
-	return cmp.Or(engine.Each(len(held), batchesAtOnce*batchLimit, func(i int) error { return s.Release(ctx, held[i]) })...)
+	errs := engine.Each(len(held), batchesAtOnce*batchLimit, func(i int) error { return s.Release(ctx, held[i]) })
+	return cmp.Or(errs...)
 }
