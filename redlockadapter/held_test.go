@@ -91,6 +91,39 @@ func TestLeaseOnABareQuorumIsNotDenied(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A process that ended in the middle of an attempt can leave it on fewer nodes than a quorum. Another process that
+// repeats the attempt finds it there and releases it: otherwise the attempt would be refused by itself.
+func TestPartialAttemptIsFound(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	ctx := testContext(t)
+	first, second := f.backend(t), f.backend(t)
+	session, again := engine.NewSessionID(), request(1, "a")
+	held, err := first.Acquire(ctx, session, longTTL, again)
+	require.NoError(t, err)
+	for node := range 3 { // later, nobody tells them about the lease
+		waitFor(t, func() bool { return f.record(t, node, "a")["nonce"] == held.Name })
+	}
+	found, err := second.Attempts(ctx, "a", session, again.Nonce)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, held.Token, found[0].Token)
+	for node := range 2 {
+		life, err := f.client(t, node).Get(ctx, "{leased}:life").Result()
+		require.NoError(t, err)
+		require.NoError(t, f.client(t, node).Del(ctx, "{leased}:"+life+":lock:a").Err())
+	}
+	found, err = second.Attempts(ctx, "a", session, again.Nonce+1)
+	require.NoError(t, err)
+	require.Empty(t, found, "of another attempt")
+	found, err = second.Attempts(ctx, "a", session, again.Nonce)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, fencing.None, found[0].Token, "nobody holds it")
+	require.NoError(t, second.Release(ctx, found[0]))
+	require.Empty(t, f.record(t, 2, "a")["nonce"])
+}
+
 // A lease without a name was never granted, so its release needs no node.
 func TestReleaseOfALeaseThatWasNotGranted(t *testing.T) {
 	t.Parallel()

@@ -135,6 +135,30 @@ func haveToken(found []scripts.Record, token fencing.Token) (have int) {
 	return have
 }
 
+// Attempts returns the tries of an attempt that any node still has. Only a try that a quorum has is a lease, with its
+// token. The others block the lock until they are released: the process that made them may have ended in between.
+func (b *Backend) Attempts(ctx context.Context, resource fencing.Resource, session engine.SessionID,
+	nonce engine.Nonce) (tries []engine.Held, err error) {
+	found, err := b.records(ctx, resource)
+	if err != nil {
+		return nil, err
+	}
+	lease, _, _ := b.holder(resource, found)
+	seen := map[string]bool{}
+	for _, r := range found {
+		if s, n := AttemptOf(r.Name); s != session || n != nonce || seen[r.Name] {
+			continue
+		}
+		seen[r.Name] = true
+		h := leaseOf(r.Name, r.Details, resource)
+		if r.Name == lease.Name {
+			h = lease
+		}
+		tries = append(tries, h)
+	}
+	return tries, nil
+}
+
 // Ended returns how a lease ended: "released" or "broken", or "expired" if the nodes
 // know of neither.
 func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID,

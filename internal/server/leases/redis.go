@@ -128,31 +128,24 @@ func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fenc
 	return held, err
 }
 
-// releaseAttempt releases the lease of an attempt whose client does not know the
-// grant: the connection to another member broke before the answer.
+// releaseAttempt releases what the Redis nodes have of an attempt whose client does not know its
+// outcome: the connection to another member broke before the answer.
 func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources []string) error {
 	backend, err := l.service.router.Redis.Backend()
 	if err != nil || len(resources) == 0 {
 		return err
 	}
-	name := fencing.Resource(resources[0])
-	status, err := backend.Inspect(ctx, name)
-	if err != nil {
-		return err
-	}
-	for i := range status.Holders {
-		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce && auth.Owns(ctx, p.User) {
-			held, err := backend.Find(ctx, name, p.Token)
-			if errors.Is(err, engine.ErrNotHeld) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			return l.release(ctx, held)
+	tries, err := backend.Attempts(ctx, fencing.Resource(resources[0]), key.session, key.nonce)
+	for _, held := range tries {
+		switch {
+		case !auth.Owns(ctx, held.User):
+		case held.Token == fencing.None: // it was not granted, but some nodes have it
+			err = errors.Join(err, l.end(ctx, held))
+		default:
+			err = errors.Join(err, l.release(ctx, held))
 		}
 	}
-	return nil
+	return err
 }
 
 // renewed records the outcome of the renewal of a lease by its caller.
