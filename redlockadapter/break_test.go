@@ -101,6 +101,24 @@ func TestBreakIsNotConfirmedByNodesThatHaveForgottenIt(t *testing.T) {
 	})
 }
 
+// A node may have accepted a lower token for an attempt than the one that it was granted, and the later word of the
+// grant may be lost. A break that names the lower token is late: it was meant for a lease before that.
+func TestBreakNeedsTheGrantedToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		holder, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, holder, "a")
+		advance(100 * time.Millisecond) // it is on all nodes
+		f.nodes[0].mini.HSet("{leased}:"+f.nodes[0].server()+":lock:a", "token", (held.Token - 1).String())
+		require.ErrorIs(t, other.Break(ctx, "a", held.Token-1), engine.ErrNotHeld)
+		_, err := other.Find(ctx, "a", held.Token-1)
+		require.ErrorIs(t, err, engine.ErrNotHeld)
+		require.NoError(t, holder.Renew(ctx, []Held{held})[0])
+		require.NoError(t, other.Break(ctx, "a", held.Token))
+	})
+}
+
 // Nodes that have seen a newer version record a break, and do not confirm it. Its caller asks again under that version.
 func TestBreakUnderAnOlderVersion(t *testing.T) {
 	t.Parallel()

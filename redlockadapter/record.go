@@ -105,17 +105,25 @@ func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h e
 }
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does
-// not hold the lock with this token, and engine.ErrUnavailable if that cannot be told.
+// not hold the lock with this token, and engine.ErrUnavailable if that cannot be told: if some nodes have
+// the lease, it is returned with the error.
 func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.Held, error) {
 	found, err := b.records(ctx, resource)
 	if err != nil {
 		return engine.Held{}, err
 	}
-	if h, _, ok := b.holder(resource, found); ok && h.Token == token {
+	h, _, ok := b.holder(resource, found)
+	if ok && h.Token == token {
 		return h, nil
 	}
-	if have := haveToken(found, token); have > 0 && have+len(b.nodes)-len(found) >= b.quorum {
-		return engine.Held{}, fmt.Errorf("%w: %d of %d Redis nodes have the lease on %q with token %d, and %d did not answer",
+	have := 0
+	for _, r := range found {
+		if !ok && r.Name != "" && r.Token == token {
+			h, have = leaseOf(r.Name, r.Details, resource), have+1
+		}
+	}
+	if have > 0 && have+len(b.nodes)-len(found) >= b.quorum {
+		return h, fmt.Errorf("%w: %d of %d Redis nodes have the lease on %q with token %d, and %d did not answer",
 			engine.ErrUnavailable, have, len(b.nodes), string(resource), token, len(b.nodes)-len(found))
 	}
 	return engine.Held{}, notHeld(resource, token)
@@ -123,16 +131,6 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 
 func notHeld(resource fencing.Resource, token fencing.Token) error {
 	return fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
-}
-
-// haveToken returns how many of the records have a lease with this token.
-func haveToken(found []scripts.Record, token fencing.Token) (have int) {
-	for _, r := range found {
-		if r.Name != "" && r.Token == token {
-			have++
-		}
-	}
-	return have
 }
 
 // Attempts returns the tries of an attempt that any node still has. Only a try that a quorum has is a lease, with its
@@ -176,8 +174,9 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 	return how, nil
 }
 
-// Break takes the lease with this token away from its holder. When it returns nil, no renewal succeeds any more: see
-// docs/REDLOCK.md. An error that matches engine.ErrUncertain and engine.ErrVersion asks for a newer topology.
+// Break takes the lease with this token away from its holder. When it returns nil, no renewal succeeds that is sent from
+// then on: see docs/REDLOCK.md. An error that matches engine.ErrUncertain and engine.ErrVersion asks for a newer
+// topology.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	h, broken, err := b.findForBreak(ctx, resource, token)
 	if err != nil {
@@ -210,10 +209,14 @@ func (b *Backend) findForBreak(ctx context.Context, resource fencing.Resource, t
 	if err != nil {
 		return engine.Held{}, false, err
 	}
-	if h, _, ok := b.holder(resource, found); ok && h.Token == token {
+	h, _, ok := b.holder(resource, found)
+	switch {
+	case ok && h.Token == token:
 		return h, false, nil
+	case ok: // a node may have accepted token for it, before the others granted it another one
+		return engine.Held{}, false, notHeld(resource, token)
 	}
-	ok, ended := false, 0
+	ended := 0
 	for _, r := range found {
 		name := r.Name
 		if r.Token == token && name == "" && r.Cause == scripts.Broken {

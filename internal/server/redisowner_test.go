@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -36,7 +38,8 @@ func TestLeaseInRedisBelongsToItsUser(t *testing.T) {
 	bob, bobs := newUser(t, "bob", "acquire:fast/*", "read:*")
 	ops, opss := newUser(t, "ops", "policy:*", "cluster", "break:*", "read:*")
 	users := auth.NewUsers([]auth.User{alice, bob, ops})
-	s := startServer(t, func(c *server.Config) { c.Users, c.Redis = users, fleetOf(startRedis(t, 3), longTTL) })
+	nodes := startRedis(t, 3)
+	s := startServer(t, func(c *server.Config) { c.Users, c.Redis = users, fleetOf(nodes, longTTL) })
 	address := s.Address()
 
 	for _, mode := range []string{"efficiency", "correctness", "efficiency"} {
@@ -68,7 +71,33 @@ func TestLeaseInRedisBelongsToItsUser(t *testing.T) {
 		code, answer = postAs(t, address, opss, "/v1/break", leaseName(broken))
 		require.Equal(t, http.StatusOK, code, "%s: %v", mode, answer)
 	}
+	testTriedTokens(t, address, alices, bobs, nodes)
 	testInventedLeases(t, address, alices, bobs, users, alice)
+}
+
+// testTriedTokens checks that a user does not learn the token of another one by trying, while it cannot be told whether
+// she holds the lock.
+func testTriedTokens(t *testing.T, address, alices, bobs string, nodes []*testserver.RedisServer) {
+	name := leaseName(awaitLease(t, address, alices, "fast/bare", "efficiency"))
+	var first *redis.Client
+	var record string
+	for _, node := range nodes {
+		client := redis.NewClient(&redis.Options{Addr: node.Addr})
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		eventually(t, "the lease is on all nodes", func() bool {
+			keys, err := client.Keys(testContext(t), "*:lock:fast/bare").Result()
+			if node == nodes[0] && len(keys) == 1 {
+				first, record = client, keys[0]
+			}
+			return err == nil && len(keys) == 1
+		})
+	}
+	require.NoError(t, first.Del(testContext(t), record).Err())
+	nodes[1].Kill()
+	code, answer := postAs(t, address, bobs, "/v1/renew", name)
+	require.Equal(t, http.StatusNotFound, code, "%v", answer)
+	code, answer = postAs(t, address, alices, "/v1/renew", name)
+	require.Equal(t, http.StatusServiceUnavailable, code, "%v", answer)
 }
 
 // testInventedLeases checks the leases that a client names on a stream.

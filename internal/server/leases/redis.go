@@ -122,7 +122,7 @@ func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fenc
 		return engine.Held{}, err
 	}
 	held, err := backend.Find(ctx, name, token)
-	if err == nil && !auth.Owns(ctx, held.User) {
+	if held.Name != "" && !auth.Owns(ctx, held.User) {
 		return engine.Held{}, notHeld(ctx, string(name), uint64(token))
 	}
 	return held, err
@@ -139,7 +139,9 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 	for _, held := range tries {
 		switch {
 		case !auth.Owns(ctx, held.User):
-		case held.Token == fencing.None: // it was not granted, but some nodes have it
+		case ctx.Err() != nil: // the client has asked again, and may have been granted this attempt
+			return context.Cause(ctx)
+		case held.Token == fencing.None: // the nodes that answered have not granted it
 			err = errors.Join(err, l.end(ctx, held))
 		default:
 			err = errors.Join(err, l.release(ctx, held))

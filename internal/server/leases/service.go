@@ -124,14 +124,20 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
 	uncertain := false // an earlier call may have broken the lease
-	return routing.Ask(ctx, s.router, func() (*pb.BreakResponse, error) {
-		err := s.breakLease(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+	name, token := fencing.Resource(r.Resource), fencing.Token(r.Token)
+	answer, err := routing.Ask(ctx, s.router, func() (*pb.BreakResponse, error) {
+		err := s.breakLease(ctx, name, token)
 		if uncertain && clientcore.Matches(err, engine.ErrNotHeld) {
+			s.broken(name, token)
 			err = nil
 		}
 		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
 		return &pb.BreakResponse{}, err
 	})
+	if err != nil && uncertain && !errors.Is(err, engine.ErrUncertain) {
+		err = fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+	}
+	return answer, err
 }
 
 func (s *Service) breakLease(ctx context.Context, name fencing.Resource, token fencing.Token) error {
@@ -144,8 +150,13 @@ func (s *Service) breakLease(ctx context.Context, name fencing.Resource, token f
 		return err
 	}
 	if err == nil {
-		s.metrics.Ended(metrics.Broken)
-		s.recorder.Add(name, observe.Broken, &engine.Party{Token: token}, time.Time{})
+		s.broken(name, token)
 	}
 	return s.sureNotHeld(ctx, name, err)
+}
+
+// broken records that a lease in efficiency mode was broken.
+func (s *Service) broken(name fencing.Resource, token fencing.Token) {
+	s.metrics.Ended(metrics.Broken)
+	s.recorder.Add(name, observe.Broken, &engine.Party{Token: token}, time.Time{})
 }
