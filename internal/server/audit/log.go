@@ -143,7 +143,8 @@ func (l *Log) Close() {
 
 // warn reports lost lines in the ordinary log, once in warnInterval while further ones are lost.
 func (l *Log) warn() {
-	for reported := uint64(0); l.Lost() != reported; {
+	reported := uint64(0)
+	for l.Lost() != reported {
 		reported = l.Lost()
 		l.config.Logger.Warn("lost lines of the audit log", "file", l.config.Path, "lost", reported, "error",
 			l.writer.failure())
@@ -154,4 +155,7 @@ func (l *Log) warn() {
 		}
 	}
 	l.warns.Store(false)
+	if l.Lost() != reported && l.warns.CompareAndSwap(false, true) { // a line was lost since the last look
+		go l.warn()
+	}
 }

@@ -90,7 +90,7 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 // gone away.
 func (a *acquisition) ask(ctx, caller context.Context) (response *pb.AcquireResponse, err error) {
 	err = a.router.Acquire(ctx, &a.request, func(mode engine.Mode) (err error) {
-		a.mode = mode
+		a.mode, a.counted = mode, a.router.Clock.Now() // the locks may have migrated for a while
 		if mode == engine.Efficiency {
 			response, err = a.fromRedis(ctx, caller)
 		} else {
@@ -115,7 +115,7 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest, caller string, trace *tra
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
 	}
-	a := &acquisition{Service: s, call: r, trace: trace, counted: s.router.Clock.Now()}
+	a := &acquisition{Service: s, call: r, trace: trace}
 	var err error
 	if a.request, err = wire.ToRequest(&pb.AcquireCall{Nonce: r.Nonce, Resources: names, Shared: r.Shared,
 		Permits: r.Permits, Mode: r.Mode, Holder: cmp.Or(r.Holder, caller), Metadata: r.Metadata}); err != nil {

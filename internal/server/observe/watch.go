@@ -185,7 +185,8 @@ func (v *view) follow(ctx context.Context, w watched) error {
 	}
 }
 
-// resync compares all locks of a mode with a prefix to those that were reported.
+// resync compares all locks of a mode with a prefix to those that were reported. A lock that was reported in its
+// mode of before, and has migrated to this one without its lease, is compared too.
 func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) error {
 	asked, now := v.router.Clock.Now(), map[fencing.Resource]engine.Status{}
 	for after := fencing.Resource(""); ; {
@@ -204,8 +205,9 @@ func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) erro
 		after = page[len(page)-1].Resource
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.seen)) {
-		if _, still := now[name]; !still && v.seen[name].Mode == mode {
-			v.update(ctx, engine.Status{Resource: name, Mode: mode}, asked)
+		reported := v.seen[name].Mode
+		if _, still := now[name]; !still && (reported == mode || v.router.ModeOf(name) == mode) {
+			v.update(ctx, engine.Status{Resource: name, Mode: reported}, asked)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {

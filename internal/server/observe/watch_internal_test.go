@@ -72,3 +72,33 @@ func TestWatchTakesReasonsFromTheLog(t *testing.T) {
 		expect(end.reason)
 	}
 }
+
+// A lease that was reported in the former mode of its lock has ended by the end of a migration, and the watch may not
+// have read its release before: it reads a prefix only in the modes that its locks have.
+func TestWatchEndsLeasesOfTheFormerMode(t *testing.T) {
+	s := newService(t)
+	holder := engine.Party{Session: engine.NewSessionID(), Nonce: 1}
+	for _, c := range []struct {
+		name string
+		seen engine.Mode
+		read engine.Mode
+		ends bool
+	}{
+		{"the lock is in the mode that is read", engine.Correctness, engine.Correctness, true},
+		{"it has migrated to that mode", engine.Efficiency, engine.Correctness, true},
+		{"it is in another mode", engine.Correctness, engine.Efficiency, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var events []string
+			v := &view{Service: s, send: func(e *pb.Event) { events = append(events, e.Mode+" "+e.Resource) },
+				askedAt: map[fencing.Resource]engine.Instant{}, seen: map[fencing.Resource]engine.Status{
+					"a": {Resource: "a", Mode: c.seen, Holders: []engine.Party{holder}}}}
+			require.NoError(t, v.resync(t.Context(), c.read, ""))
+			if c.ends {
+				require.Equal(t, []string{c.seen.String() + " a"}, events)
+			} else {
+				require.Empty(t, events)
+			}
+		})
+	}
+}
