@@ -42,10 +42,10 @@ func setUpClusterStatus(c *cobra.Command) {
 	}
 }
 
-// newest returns the status of the leader, or of another member if none leads.
+// newest returns the status of the leader, or of another member if none leads: of one that knows the members.
 func newest(answers map[string]*pb.StatusResponse) (found *pb.StatusResponse) {
 	for _, id := range slices.Sorted(maps.Keys(answers)) {
-		if s := answers[id]; found == nil || s.Serves {
+		if s := answers[id]; found == nil || s.Serves || len(found.Members) == 0 {
 			found = s
 		}
 	}

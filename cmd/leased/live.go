@@ -248,11 +248,11 @@ func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner s
 }
 
 // members delivers the state of the members at intervals until ctx ends. A user without
-// the right to see them sees the locks only. A new leader makes the banner obsolete.
+// the right to see them sees the locks only, and asks once. A new leader makes the banner obsolete.
 func (f *feed) members(ctx context.Context, service api, banner string, elected func()) {
 	for {
 		got, err := clusterStatus(ctx, service)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(wire.FromStatus(err), lease.ErrForbidden) {
 			return
 		}
 		if err == nil {

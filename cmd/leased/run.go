@@ -121,10 +121,11 @@ var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sy
 var ownSignals = []syscall.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU,
 	syscall.SIGPROF, syscall.SIGKILL, syscall.SIGSTOP}
 
-// forwardedSignals returns the signals that the command gets.
+// forwardedSignals returns the signals that the command gets, also those that arrive before it starts. It reads the
+// size of its terminal when it starts, so SIGWINCH is forwarded only from then on: many of them would displace others.
 func forwardedSignals() (all []os.Signal) {
 	for number := syscall.Signal(1); number < 32; number++ {
-		if !slices.Contains(ownSignals, number) {
+		if number != syscall.SIGWINCH && !slices.Contains(ownSignals, number) {
 			all = append(all, number)
 		}
 	}
@@ -141,7 +142,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	if err != nil {
 		return fmt.Errorf("find the path of leased: %w", err)
 	}
-	signals := make(chan os.Signal, 64) // for the command, also those that arrive before it starts
+	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, forwardedSignals()...)
 	defer signal.Stop(signals)
 	before, stop := untilInterrupted(ctx, endSignals...)
@@ -157,6 +158,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		err = context.Cause(before)
 	}
 	stop() // from now on the command gets all signals
+	signal.Notify(signals, syscall.SIGWINCH)
 	var env []string
 	if err == nil && f.signed {
 		env, err = signedEnviron(ctx, l)

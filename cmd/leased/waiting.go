@@ -93,6 +93,9 @@ func (l *waitingLine) draw() {
 	for pause := 250 * time.Millisecond; engine.Sleep(l.ctx, pause) == nil; pause = drawInterval {
 		l.mu.Lock()
 		inspect := l.inspect
+		if l.err != nil { // it is the reason
+			inspect = nil
+		}
 		l.mu.Unlock()
 		if inspect != nil {
 			limited, cancel := context.WithTimeout(l.ctx, connectTimeout)
@@ -100,6 +103,9 @@ func (l *waitingLine) draw() {
 				status = fresh
 			}
 			cancel()
+			if l.ctx.Err() != nil {
+				break
+			}
 		}
 		text, known := l.text(status, time.Now())
 		switch {
@@ -134,7 +140,7 @@ func (l *waitingLine) text(status lease.Status, now time.Time) (string, bool) {
 			text += fmt.Sprintf(" with token %d", h.Token)
 		}
 		if !h.Since.IsZero() {
-			text += " since " + h.Since.Local().Format(time.DateTime)
+			text += " since " + h.Since.UTC().Format(time.DateTime) + " UTC"
 		}
 		if n > 1 {
 			text += fmt.Sprintf(", and %d more", n-1)

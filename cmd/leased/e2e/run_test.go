@@ -60,9 +60,13 @@ func TestRunWaits(t *testing.T) {
 	require.Equal(t, 128+int(syscall.SIGINT), quitter.code())
 	require.NotContains(t, quitter.output.String(), "started")
 
-	// USR2 arrives before the command starts, and then ends the command.
+	// USR2 arrives before the command starts, and then ends the command. Changes of the size of the terminal, which may
+	// be many, do not displace it.
 	waiter := start(t, env, leased, "run", "nightly", "--", "sleep", "1000")
 	waiter.says("number 1 of 1 in the queue")
+	for range 5000 { // those that arrive at the same time are one
+		waiter.signal(syscall.SIGWINCH)
+	}
 	waiter.signal(syscall.SIGUSR2)
 	holder.signal(syscall.SIGUSR1)
 	require.Zero(t, holder.code())

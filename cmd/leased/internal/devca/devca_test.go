@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,6 +141,7 @@ func TestNothingIsReplacedSilently(t *testing.T) {
 	t.Parallel()
 	foreign, err := open(t, t.TempDir()).Member("node1", nil, options)
 	require.NoError(t, err)
+	lost := []string{"certificate of another CA", "no certificate"}
 	for name, damage := range map[string]func(t *testing.T, i devca.Issued){
 		"certificate of another CA": func(t *testing.T, i devca.Issued) {
 			require.NoError(t, os.WriteFile(i.CertFile, []byte(read(t, foreign.CertFile)), 0o600))
@@ -159,7 +161,7 @@ func TestNothingIsReplacedSilently(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			ca := open(t, dir)
-			i, err := ca.Member("node1", nil, options)
+			i, err := ca.Member("node1", []string{"db.example"}, options)
 			require.NoError(t, err)
 			damage(t, i)
 			before, _ := os.ReadFile(i.KeyFile)
@@ -172,6 +174,7 @@ func TestNothingIsReplacedSilently(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEqual(t, string(before), read(t, i.KeyFile))
 			require.NoError(t, verify(t, i, "node1", x509.ExtKeyUsageServerAuth))
+			require.Equal(t, !slices.Contains(lost, name), slices.Contains(i.Hosts, "db.example"), "hosts are kept")
 		})
 	}
 	t.Run("member and client of one name", func(t *testing.T) {

@@ -36,6 +36,20 @@ func readPair(certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey, e
 	return pair.Leaf, key, nil
 }
 
+// readCert reads a certificate without its key. It returns nil if the file has none.
+func readCert(path string) *x509.Certificate {
+	text, _ := os.ReadFile(path)
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
 func writeKey(path string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

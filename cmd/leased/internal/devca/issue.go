@@ -135,7 +135,7 @@ func (c *CA) existing(i Issued, member, force bool) (*x509.Certificate, *ecdsa.P
 	}
 	cert, key, err := readPair(i.CertFile, i.KeyFile)
 	if force {
-		return cert, nil, nil
+		return readCert(i.CertFile), nil, nil // the key may be missing; the hosts are kept
 	}
 	refuse := func(why string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		return nil, nil, fmt.Errorf("%w: %s; move the folder away, or replace the key and the certificate with --force",

@@ -29,7 +29,11 @@ func (s *Settings) Fleet() engine.Fleet {
 // environment say.
 func LoadRedis(flags *pflag.FlagSet, environ func(string) (string, bool)) (*RedisNodes, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
-	if err := s.load(s.RedisNodes.keys(), flags, environ); err != nil {
+	given := func(name string) (string, bool) { // an empty variable says nothing
+		value, _ := environ(name)
+		return value, value != ""
+	}
+	if err := s.load(s.RedisNodes.keys(), flags, given); err != nil {
 		return nil, err
 	}
 	s.RedisNodes.Password, _ = environ(PasswordVariable)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
@@ -94,4 +95,14 @@ func TestRulesNameBothSettings(t *testing.T) {
 		require.ErrorIs(t, err, settings.ErrRedis, want)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// A variable without a value says nothing: that is how files of Compose pass on a variable that may be unset.
+func TestEmptyVariablesOfCommands(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	settings.RedisFlags(flags)
+	_, err := settings.LoadRedis(flags, func(string) (string, bool) { return "", true })
+	require.NoError(t, err)
+	_, err = settings.LoadRedis(flags, func(name string) (string, bool) { return "perhaps", name == "LEASED_REDIS_TLS" })
+	require.ErrorContains(t, err, "LEASED_REDIS_TLS")
 }
