@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-cleanhttp"
 
 	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // maxConnections is the number of connections that a server accepts from one host. The
@@ -31,6 +32,7 @@ var consulService = service{
 		return firstLine("Consul ", "version")(c) + ", " + library("api", "github.com/hashicorp/consul/api")
 	},
 	args: func(c *Cluster, i int) ([]string, error) {
+		testserver.ReleaseUDP(c.internal[1][i])
 		text, err := json.Marshal(map[string]any{
 			"server": true, "bootstrap_expect": nodes, "node_name": nodeName(i), "data_dir": filepath.Join(c.dir, nodeName(i)),
 			"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "retry_join": c.internal[1], "retry_interval": "1s",

@@ -89,7 +89,7 @@ func leasedService(path string, redis []string) service {
 			return err
 		},
 		args: func(c *Cluster, i int) ([]string, error) {
-			file, text := filepath.Join(c.dir, "leased.yaml"), ""
+			file, text := filepath.Join(c.dir, nodeName(i)+".yaml"), ""
 			if len(redis) > 0 {
 				text = policies + "redis: [" + strings.Join(redis, ", ") + "]\n"
 			}

@@ -72,6 +72,13 @@ func FreeAddresses(n int) (addresses []string, err error) {
 	return nil, fmt.Errorf("find a free port: all ports from %d to %d are in use", firstPort, lastPort)
 }
 
+// ReleaseUDP gives the UDP port of an address to a server that listens on it.
+func ReleaseUDP(addr string) {
+	if reservation, found := reserved.LoadAndDelete(addr); found {
+		reservation.(net.PacketConn).Close()
+	}
+}
+
 // portOf returns the port of an address.
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr) // FreeAddresses made it
