@@ -174,8 +174,8 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 	return how, nil
 }
 
-// Break takes the lease with this token away from its holder. When it returns nil, no renewal succeeds that is sent from
-// then on: see docs/REDLOCK.md. An error that matches engine.ErrUncertain and engine.ErrVersion asks for a newer
+// Break takes the lease with this token away from its holder. When it returns nil, no renewal succeeds that is sent
+// from then on: see docs/REDLOCK.md. An error that matches engine.ErrUncertain and engine.ErrVersion asks for a newer
 // topology.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	h, broken, err := b.findForBreak(ctx, resource, token)
