@@ -19,6 +19,7 @@ import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant
 from leased._core import Call, Core, KeepAlive, Pause, Wanted
+from leased.errors import from_answer
 
 Exchange = Callable[..., Mapping[str, Any]]
 
@@ -291,6 +292,37 @@ def test_room_for_another_member(wait: float | None) -> None:
     assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
     again = next(steps)
     assert isinstance(again, Call) and again.body["nonce"] == first.body["nonce"]
+    steps.close()
+
+
+def test_answered_attempt_is_not_repeated() -> None:
+    """A member withdraws an attempt in efficiency mode that it answers with an error, also after the next call."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    core.modes["a"] = "efficiency"
+    steps = core.acquire(Wanted(("a",)))
+    attempts: list[str] = []
+    call = next(steps)
+    unavailable, uncertain = from_answer({"code": "unavailable"}), from_answer({"code": "uncertain"})
+    for error in [unavailable, leased.Unavailable("no member can be reached"), uncertain,
+                  leased.Uncertain("no answer"), unavailable]:
+        assert isinstance(call, Call)
+        attempts.append(call.body["attempt"])
+        assert isinstance(steps.throw(error), Pause)
+        call = next(steps)
+    assert isinstance(call, Call) and call.body["attempt"] == attempts[4], "a member may have granted it"
+    assert attempts[0] != attempts[1] == attempts[2] != attempts[3] == attempts[4]
+    steps.close()
+
+
+def test_members_that_disagree_about_a_mode() -> None:
+    """A member that has missed a migration does not make a set look as if its locks had two modes."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a", "b"), wait=0))
+    assert isinstance(next(steps), Call)
+    assert isinstance(steps.send({"sessionId": "s", "ttl": "10s"}), Call)
+    mismatch = {"code": "mode-mismatch", "resource": "a"}
+    assert isinstance(steps.throw(from_answer({**mismatch, "mode": "efficiency"})), Call)
+    assert isinstance(steps.throw(from_answer({**mismatch, "mode": "correctness"})), Pause)
     steps.close()
 
 

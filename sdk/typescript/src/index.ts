@@ -233,7 +233,8 @@ export class LockManager implements AsyncDisposable {
     let session: KeepAlive | undefined;
     let nonce = 0;
     let doubt = false; // the service may have the attempt
-    let switched = false; // the service has just named another mode
+    let switched: unknown; // the lock of which the service has just named another mode
+    let silent = false; // a call under this attempt was not answered
     let failures = 0;
     // A service that does not serve the caller gets a little longer than the wait.
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
@@ -272,22 +273,30 @@ export class LockManager implements AsyncDisposable {
           throw options.signal.reason;
         }
         if (error instanceof ModeMismatch) {
-          const has = String(error.details["mode"]);
-          if (switched && resources.length > 1) {
+          const { mode: has = "", resource: lock = name } = error.details as { mode?: string; resource?: string };
+          if (switched !== undefined && lock !== switched) {
             throw new LeasedError("invalid", `a set must have one mode, but one lock of ${resources.join(", ")} is in ${has} mode and another one is not`, "take the locks one after the other");
           }
           this.learn(name, has);
-          [session, switched] = [undefined, true];
-          continue;
+          session = undefined;
+          if (switched === undefined) {
+            switched = lock;
+            continue;
+          }
         }
-        switched = false;
+        switched = undefined;
         const late = rest() < 0;
-        if (error instanceof Held && (limit === undefined || began.elapsed() < limit)) session = undefined; // the attempt has ended
+        const ended = error instanceof Held && (limit === undefined || began.elapsed() < limit);
+        if (ended || (error instanceof ModeMismatch && !late)) session = undefined; // the members do not agree about the mode yet
         else if (error instanceof LeaseLost && !late) {
           this.retire(session); // the next renewal shows whether it is gone
           session = undefined;
         } else {
           doubt ||= error instanceof Uncertain || !(error instanceof LeasedError);
+          const answered = error instanceof LeasedError && "code" in error.details;
+          silent ||= !answered && !(error instanceof Unavailable);
+          // The member that answers an attempt in efficiency mode with an error withdraws it, perhaps later.
+          if (answered && !silent) attempt = randomBytes(16).toString("hex");
           if (!retryable(error) || late) {
             if (session && doubt && !(error instanceof Held)) this.unwant(session, nonce);
             throw error;

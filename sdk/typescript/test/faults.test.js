@@ -335,3 +335,16 @@ test("a grant that is released because it was not renewed after its wait is not 
   await lease.release();
   await locks.close();
 });
+
+test("an attempt that a member answers with an error is not repeated", async () => {
+  const attempts = [];
+  const unanswered = () => { throw new TypeError("the answer is lost"); };
+  const answers = [() => refusal("unavailable", 503), () => refusal("uncertain", 503), unanswered, () => refusal("unavailable", 503)];
+  const locks = intercepted((method, body) => (method === "acquire" && body.attempt ? answers[attempts.push(body.attempt) - 1]?.() : undefined));
+  const lease = await locks.acquire("fast/answered", { wait: 60_000 });
+  const [first, second, third, fourth, fifth] = attempts;
+  assert.ok(first !== second && second !== third, "a member that has answered withdraws the attempt, perhaps later");
+  assert.ok(third === fourth && fourth === fifth, "a member may have granted it");
+  await lease.release();
+  await locks.close();
+});

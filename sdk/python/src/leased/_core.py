@@ -190,14 +190,18 @@ class Core:
         self.modes: dict[str, str] = {}
 
     def acquire(self, wanted: Wanted) -> Steps[Grant]:
-        """Acquire a lease. An attempt whose answer was lost is repeated under its nonce, or its random name."""
+        """Acquire a lease. An attempt whose answer was lost is repeated under its nonce, or its random name.
+
+        A member that answers an attempt in efficiency mode with an error withdraws it, perhaps later. So the next
+        attempt has another name, unless an earlier call under this one was not answered.
+        """
         began = Instant.now()
-        attempt = secrets.token_hex(16)
+        attempt, silent = secrets.token_hex(16), False
         ttl = wanted.ttl or self.ttl
         session: KeepAlive | None = None
         nonce = failures = 0
         doubt = False  # the service may have the attempt
-        switched = False  # the service has just named another mode
+        switched: object = None  # the lock of which the service has just named another mode
         while True:
             self._check_open()
             try:
@@ -220,15 +224,19 @@ class Core:
                 attempt = secrets.token_hex(16)  # a grant that is not used is released: a copy would return it
                 return (yield from self._granted(answer, sent, session, nonce))
             except ModeMismatch as error:
-                if wanted.mode or not error.mode:
+                if wanted.mode or not error.mode or switched and wanted.rest(began, ttl) < 0:
                     raise
-                if switched and len(wanted.resources) > 1:
+                lock = error.details.get("resource", wanted.resources[0])
+                if switched and lock != switched:
                     raise Invalid(f"a set must have one mode, but one lock of {', '.join(wanted.resources)} is in "
                                   f"{error.mode} mode and another one is not",
                                   "take the locks one after the other") from error
                 self._learn(wanted.resources[0], error.mode)
-                session, switched = None, True
-                continue
+                session = None
+                if not switched:
+                    switched = lock
+                    continue
+                failures += 1  # the members do not agree yet
             except Held:  # the attempt has ended
                 if wanted.wait is not None and began.elapsed() >= wanted.wait:
                     raise
@@ -241,6 +249,10 @@ class Core:
             except (Unavailable, Uncertain) as error:
                 failures += 1
                 doubt = doubt or isinstance(error, Uncertain) and session is not None
+                answered = "code" in error.details
+                silent = silent or isinstance(error, Uncertain) and not answered
+                if answered and not silent:
+                    attempt = secrets.token_hex(16)
                 if wanted.rest(began, ttl) < 0:
                     self._unwant(session if doubt else None, nonce)
                     raise
@@ -250,7 +262,7 @@ class Core:
             except BaseException:  # the caller does not wait any more
                 self._unwant(session, nonce)
                 raise
-            switched = False
+            switched = None
             try:
                 yield _pause(failures)
             except BaseException:
