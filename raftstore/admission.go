@@ -188,7 +188,14 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		return false
 	}
 	if err := a.newest.check(rpc.Command); err != nil {
-		reject(rpc, err)
+		if request, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+			// A leader that still waits for the answer tries older entries, and then its newest snapshot. After an error it
+			// would repeat these.
+			rpc.Respond(&raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+				Term: max(request.Term, a.node.raft.CurrentTerm()), LastLog: a.node.raft.LastIndex(), NoRetryBackoff: true}, nil)
+		} else {
+			reject(rpc, err)
+		}
 		return false
 	}
 	// An answer acknowledges them.
@@ -203,11 +210,16 @@ func (a *admission) admits(rpc raft.RPC) bool {
 
 // contains reports whether this node already has every entry that a snapshot covers, because the snapshot was delayed.
 // The Raft library would install it and revert to the configuration in it: a node promoted in the meantime would not
-// know that it is a voter.
+// know that it is a voter. With a copy of its newest snapshot, it would delete entries behind it that it has
+// acknowledged.
 //
 // A leader that is deposed while it restores a saved snapshot is left with a state that did not come from the log, with
-// no entry at its index. It has to install the snapshot of its successor, even an older one.
+// no entry at its index. It has to install the snapshot of its successor, even an older one. That lasts until it restarts:
+// docs/OPERATIONS.md tells the operator to empty its folder.
 func (n *Node) contains(snapshot *raft.InstallSnapshotRequest) bool {
+	if index, term := n.lastSnapshot(); index == snapshot.LastLogIndex && term == snapshot.LastLogTerm {
+		return true
+	}
 	var entry raft.Log
 	applied := n.raft.AppliedIndex()
 	if n.log.GetLog(applied, &entry) != nil {

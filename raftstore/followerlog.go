@@ -60,6 +60,11 @@ func (n *Node) snapshotEnd() (index, term uint64) {
 	if n.raft.State() != raft.Follower {
 		return 0, 0
 	}
+	return n.lastSnapshot()
+}
+
+// lastSnapshot returns index and term of the last entry in the newest snapshot.
+func (n *Node) lastSnapshot() (index, term uint64) {
 	stats := n.raft.Stats()
 	index, _ = strconv.ParseUint(stats["last_snapshot_index"], 10, 64)
 	term, _ = strconv.ParseUint(stats["last_snapshot_term"], 10, 64)

@@ -105,6 +105,31 @@ func TestLateSnapshotAfterANewerOne(t *testing.T) {
 	})
 }
 
+// A second copy of a snapshot does not delete the entries behind it that a follower has acknowledged. It does not know
+// yet whether they are committed.
+func TestSecondCopyOfASnapshot(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startMemory(t, 3, onShortLog(t, kind))
+		follower, leader := c.follower(), c.leader()
+		late := c.lateSender(t, leader, follower)
+		s := openSession(t, c.backend(), time.Hour)
+		c.isolate(follower)
+		acquireMany(t, s, 1, 20)
+		sendAgain := late.snapshot()
+		c.heal()
+		last, term := c.agree().Index, leader.raft.CurrentTerm()
+		pass(time.Second) // heartbeats are acknowledged
+		c.isolate(follower)
+		require.NoError(t, late.transport.AppendEntries(raft.ServerID(follower.ID()), raft.ServerAddress(follower.Address()),
+			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: term, PrevLogEntry: last, PrevLogTerm: term,
+				Entries: []*raft.Log{{Index: last + 1, Term: term, Type: raft.LogNoop}}, LeaderCommitIndex: last},
+			new(raft.AppendEntriesResponse)))
+		require.NoError(t, follower.log.GetLog(last+1, new(raft.Log)))
+		_ = sendAgain() // nobody waits for the answer
+		require.NoError(t, follower.log.GetLog(last+1, new(raft.Log)))
+	})
+}
+
 // Entries that arrive after a snapshot took their place are not appended.
 func TestLateEntriesAfterASnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
@@ -127,9 +152,11 @@ func TestLateEntriesAfterASnapshot(t *testing.T) {
 		eventually(t, "the node has caught up", func() bool { return joiner.raft.AppliedIndex() >= index })
 		members := joiner.Members()
 
-		_ = late.transport.AppendEntries(raft.ServerID(joiner.ID()), raft.ServerAddress(joiner.Address()),
+		var answer raft.AppendEntriesResponse
+		require.NoError(t, late.transport.AppendEntries(raft.ServerID(joiner.ID()), raft.ServerAddress(joiner.Address()),
 			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: leader.raft.CurrentTerm(), Entries: entries,
-				LeaderCommitIndex: 3}, new(raft.AppendEntriesResponse))
+				LeaderCommitIndex: 3}, &answer))
+		require.False(t, answer.Success)
 		require.Equal(t, members, joiner.Members())
 		acquireMany(t, s, 20, 25)
 		c.agree()

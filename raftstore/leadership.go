@@ -265,10 +265,11 @@ func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 			return
 		}
 		term := n.newLeadership(m, sent)
-		if term.adopt(m) {
+		more := term.adopt(m)
+		n.leading.Store(term)
+		if more {
 			go n.adoptSessions(term)
 		}
-		n.leading.Store(term)
 		go n.expireSessions(term)
 		serves = true
 	})
