@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
@@ -112,7 +113,8 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long, so that any session can be attached at last. urgent is that of the operation behind it.
+// long; a session with more than largeSession leases needs its answer within a third of its TTL. urgent is that of the
+// operation behind it.
 func (s *session) attach(ctx context.Context, c *connection, urgent bool) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
@@ -132,7 +134,10 @@ func (s *session) attach(ctx context.Context, c *connection, urgent bool) error 
 	s.register(c)
 	op := s.backend.operation(ctx, s.config.ID)
 	op.limit <<= min(s.unanswered, maxDoublings)
-	if op.urgent = urgent; len(before) > largeSession {
+	// A renewal may have spent most of its time on connecting. The next one attaches on this connection at once.
+	deadline, limited := ctx.Deadline()
+	op.urgent = urgent && (!limited || time.Until(deadline) >= s.config.TTL/6)
+	if len(before) > largeSession {
 		op.quiet = min(op.limit, s.config.TTL/3)
 	}
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}

@@ -90,17 +90,17 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 	return grant, err
 }
 
-// keepAlive renews a session until ctx ends. It ends ctx if the session is lost.
+// keepAlive renews a session, at once and then until ctx ends. It ends ctx if the session is lost.
 func keepAlive(ctx context.Context, s *raftstore.Session, cancel context.CancelCauseFunc) {
 	ticks := time.NewTicker(s.TTL() / 3)
 	defer ticks.Stop()
 	for {
+		if err := s.Extend(ctx); errors.Is(err, engine.ErrLost) {
+			cancel(err)
+			return
+		}
 		select {
 		case <-ticks.C:
-			if err := s.Extend(ctx); errors.Is(err, engine.ErrLost) {
-				cancel(err)
-				return
-			}
 		case <-ctx.Done():
 			return
 		}

@@ -60,6 +60,7 @@ func (m *membership) Promote(ctx context.Context, id string, applied uint64) err
 // call calls the leader that was named last, or the seeds in turn, until one
 // answers or ctx ends. All calls are idempotent.
 func (m *membership) call(ctx context.Context, method string, request, response proto.Message) error {
+	rejected := 0 // seeds in a row that do not know the user; some may know it already
 	for n := 0; ; n++ {
 		address := m.leader
 		if address == "" {
@@ -73,7 +74,9 @@ func (m *membership) call(ctx context.Context, method string, request, response 
 		case err == nil:
 			return nil
 		case errors.As(err, &notLeader):
-			m.leader = notLeader.Leader
+			m.leader, rejected = notLeader.Leader, 0
+		case errors.Is(err, wire.ErrUnauthenticated) && rejected+1 < len(m.seeds):
+			m.leader, rejected = "", rejected+1
 		case errors.Is(err, wire.ErrUnauthenticated):
 			return fmt.Errorf("%s: %w; check that secret-file has the secret of a user that all members know", address, err)
 		case errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
