@@ -141,3 +141,40 @@ func takeTurns(t *testing.T, _ *cluster, client *lease.Client) {
 func TestRenewalsLeaveAMemberThatAnswersNoAttach(t *testing.T) {
 	onLargeSession(t, 1, 6*time.Second, func(c *cluster) { c.elect(2) }, func(*testing.T, *cluster, *lease.Client) {})
 }
+
+// A renewal that has little time left for its attach does not close the connection: the next one needs it.
+func TestShortRenewalKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		broken := true
+		m.set(func() {
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				switch {
+				case op.GetAttach() != nil:
+					m.mu.Unlock()
+					time.Sleep(300 * time.Millisecond)
+					m.mu.Lock()
+				case op.GetRenew() != nil && broken:
+					broken = false
+					return nil // the stream ends
+				}
+				return &pb.Answer{}
+			}
+		})
+		s, err := backend(t, network.config(), m).Open(limited(t), engine.SessionConfig{ID: engine.NewSessionID(),
+			TTL: time.Minute, Clock: engine.SystemClock()})
+		require.NoError(t, err)
+		renew := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := s.Renew(ctx)
+			return err
+		}
+		require.Error(t, renew(time.Minute))
+		require.Error(t, renew(200*time.Millisecond))
+		streams := m.opened()
+		require.NoError(t, renew(time.Minute))
+		require.Equal(t, streams, m.opened())
+	})
+}
