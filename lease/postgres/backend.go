@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,7 +40,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend
 	alone := make(chan struct{}, max(1, pool.Config().MaxConns/2))
 	b.acquires = &batches{verb: "acquire", send: b.acquire, alone: alone, underWay: map[string]bool{}}
 	b.releases = &batches{verb: "release", send: b.release, alone: alone, underWay: map[string]bool{}}
-	if _, err := b.Inspect(ctx, "leased"); err != nil {
+	if _, err := b.Inspect(ctx, ""); err != nil { // no lock has this name, so the answer is short
 		return nil, fmt.Errorf("use the database: %w", err)
 	}
 	return b, nil
@@ -58,7 +60,7 @@ func (b *Backend) Open(_ context.Context, config engine.SessionConfig) (engine.S
 
 // partyColumns are the columns of leased_inspect that party reads.
 const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.holder, ''), " +
-	"CASE jsonb_typeof(i.metadata) WHEN 'object' THEN i.metadata END, i.since, coalesce(i.remaining, '0')"
+	"i.metadata, i.since, coalesce(i.remaining, '0')"
 
 // Inspect returns the holder and the waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
@@ -88,17 +90,30 @@ func add(status *engine.Status, p engine.Party) {
 func party(row pgx.CollectableRow, others ...any) (p engine.Party, err error) {
 	var (
 		attempt  string
-		metadata map[string]any // callers of the functions may use any value
+		metadata []byte
 	)
 	err = row.Scan(append([]any{&p.Token, &attempt, &p.User, &p.Holder, &metadata, &p.Since, &p.TTL}, others...)...)
-	for key, value := range metadata {
-		if p.Metadata == nil {
-			p.Metadata = map[string]string{}
-		}
-		p.Metadata[key] = fmt.Sprint(value)
-	}
+	p.Metadata = texts(metadata)
 	p.Session, p.Nonce = parseAttempt(attempt)
 	return p, err
+}
+
+// texts returns the values of a JSON object as texts. Callers of the functions may use any JSON as metadata, also such
+// that Go cannot decode: then texts returns nil, because the locks of others are to be shown.
+func texts(object []byte) (values map[string]string) {
+	var decoded map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber() // a number may be too large for a float64
+	if decoder.Decode(&decoded) != nil {
+		return nil
+	}
+	for key, value := range decoded {
+		if values == nil {
+			values = map[string]string{}
+		}
+		values[key] = fmt.Sprint(value)
+	}
+	return values
 }
 
 // watchPause is the time between two looks at a watched lock.

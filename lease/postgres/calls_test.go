@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -290,6 +291,42 @@ func TestLeasesByToken(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrNotHeld)
 	_, err = pool.Exec(ctx, "SELECT leased_renew(ARRAY['q'], ARRAY['attempt of the lock q'], '2 days')")
 	require.ErrorContains(t, err, "LL002")
+}
+
+// A role may store any JSON with its leases and waiters. It keeps nobody from seeing them, or from using other locks.
+func TestMetadataOfOthers(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	for _, tt := range []struct {
+		metadata string
+		want     map[string]string
+	}{
+		{`{"n": 1e30, "large": 1e400, "text": "t"}`, map[string]string{"n": "1" + strings.Repeat("0", 30),
+			"large": "1" + strings.Repeat("0", 400), "text": "t"}},
+		{`{"text": "t", "nested": {"n": 1e400}}`, map[string]string{"text": "t",
+			"nested": "map[n:1" + strings.Repeat("0", 400) + "]"}},
+		{`[1e400]`, nil}, {`1e400`, nil}, {`null`, nil}, {`{}`, nil},
+	} {
+		do(t, pool, "TRUNCATE leased_locks, leased_waiters")
+		for _, attempt := range []string{"attempt of a holder", "attempt of a waiter"} {
+			_, err := pool.Exec(ctx, "SELECT leased_acquire(ARRAY['leased'], 'h', '1 min', $1, $2, '1 min')", attempt,
+				tt.metadata)
+			require.NoError(t, err)
+		}
+		b := backend(t, pool)
+		status, err := b.Inspect(ctx, "leased")
+		require.NoError(t, err, tt.metadata)
+		require.Equal(t, tt.want, status.Holders[0].Metadata)
+		require.Equal(t, tt.want, status.Waiters[0].Metadata)
+		page, err := b.List(ctx, "", "")
+		require.NoError(t, err)
+		require.Len(t, page, 1)
+	}
+	do(t, pool, "UPDATE leased_locks SET granted = 'infinity'")
+	b := backend(t, pool) // it reads no lock
+	_, err := b.Inspect(ctx, "leased")
+	require.Error(t, err)
 }
 
 // A closed lock is granted to nobody until it is opened, and its tokens are below the one that
