@@ -210,7 +210,7 @@ func setUpPostgresImport(c *cobra.Command) {
 func setUpPostgresExport(c *cobra.Command) {
 	moveCommand(c, "service", func(ctx context.Context, m *postgresMove, backend *postgres.Backend,
 		resource string) (done moved, err error) {
-		last, err := backend.CloseLock(ctx, fencing.Resource(resource))
+		last, closed, err := backend.CloseLock(ctx, fencing.Resource(resource))
 		if err != nil {
 			return done, err
 		}
@@ -225,9 +225,10 @@ func setUpPostgresExport(c *cobra.Command) {
 					"--yes`, which ends all leases "+
 					"in correctness mode, and export again", token, last)}
 		})
-		if err != nil {
-			return done, errors.Join(err, backend.Break(context.WithoutCancel(ctx), fencing.Resource(resource), last))
+		// A lock that an earlier export has closed may have been moved: the service may grant it.
+		if err != nil && closed {
+			err = errors.Join(err, backend.Break(context.WithoutCancel(ctx), fencing.Resource(resource), last))
 		}
-		return done, nil
+		return done, err
 	})
 }

@@ -89,14 +89,17 @@ func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.
 }
 
 // CloseLock takes a free lock permanently, because another lock service grants it from now on. It
-// returns a token above all tokens of the lock. Break opens the lock again.
-func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	var token *fencing.Token
-	if err := b.pool.QueryRow(ctx, "SELECT leased_close($1)", string(resource)).Scan(&token); err != nil {
-		return fencing.None, failure(ctx, "close", resource, err)
+// returns a token above all tokens of the lock, and whether this call has closed it rather than an earlier one. Break
+// opens the lock again.
+func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (token fencing.Token, closed bool,
+	err error) {
+	var last *fencing.Token
+	err = b.pool.QueryRow(ctx, "SELECT token, closed FROM leased_close($1)", string(resource)).Scan(&last, &closed)
+	if err != nil {
+		return fencing.None, false, failure(ctx, "close", resource, err)
 	}
-	if token == nil {
-		return fencing.None, fmt.Errorf("close %q: %w", string(resource), engine.ErrHeld)
+	if last == nil {
+		return fencing.None, false, fmt.Errorf("close %q: %w", string(resource), engine.ErrHeld)
 	}
-	return *token, nil
+	return *last, closed, nil
 }

@@ -161,6 +161,10 @@ func TestPostgresMove(t *testing.T) {
 	must(append([]string{"postgres", "export", "a"}, both...)...)
 	must(append([]string{"postgres", "export", "a"}, both...)...) // an interrupted move is repeated
 	take(service...)
+	moved := tokenOf(t, nil, append([]string{"a"}, service...)...)
+	code, out = run(append([]string{"postgres", "export", "a", "--wait", "100ms"}, both...)...)
+	require.Equal(t, 120, code, "a client of the service holds the lock: %s", out)
+	must(append([]string{"release", "a", "--token", moved}, service...)...)
 	code, out = run("acquire", "a", "--postgres", dsn)
 	require.Equal(t, 120, code, "clients that were not moved get no token: %s", out)
 	require.Contains(t, out, "another lock service")

@@ -109,19 +109,20 @@ END
 $$;
 
 -- leased_close(resource) takes a free lock for good, for operators: another lock service grants
--- it from now on. It returns a token above all tokens of the lock, or NULL if it is held.
--- leased_break opens the lock again.
-CREATE OR REPLACE FUNCTION leased_close(resource text) RETURNS bigint LANGUAGE plpgsql AS $$
+-- it from now on. It returns a token above all tokens of the lock, or NULL if it is held, and whether this call has closed it
+-- rather than an earlier one. leased_break opens the lock again.
+CREATE OR REPLACE FUNCTION leased_close(resource text, OUT token bigint, OUT closed boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-    closed CONSTANT text := 'closed: another lock service grants this lock';
-    mine   bigint;
+    reason CONSTANT text := 'closed: another lock service grants this lock';
 BEGIN
-    SELECT l.token INTO mine FROM leased_locks l WHERE l.resource = $1 AND l.expires > clock_timestamp() + interval '1 year';
-    IF mine IS NULL THEN
-        SELECT a.token INTO mine FROM leased_acquire(ARRAY[$1], closed, '1 day', gen_random_uuid()::text) a;
-        UPDATE leased_locks l SET expires = expires + interval '100 years' WHERE l.resource = $1 AND l.token = mine;
+    SELECT l.token INTO token FROM leased_locks l WHERE l.resource = $1 AND l.expires > clock_timestamp() + interval '1 year';
+    closed := false;
+    IF token IS NULL THEN
+        SELECT a.token INTO token FROM leased_acquire(ARRAY[$1], reason, '1 day', gen_random_uuid()::text) a;
+        UPDATE leased_locks l SET expires = expires + interval '100 years' WHERE l.resource = $1 AND l.token = leased_close.token;
+        closed := FOUND;
     END IF;
-    RETURN mine;
 END
 $$;
 
