@@ -220,6 +220,54 @@ func TestOlderSnapshotsKeepTheQueue(t *testing.T) {
 	require.Equal(t, 1, value[int](t, pool, holdersA))
 }
 
+// A transaction with a snapshot that is older than the place of a waiter ends the attempt, or grants it the lock. The
+// attempt is not granted again in its place.
+func TestOlderSnapshotsLeaveNoPlace(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	const (
+		releaseW = "SELECT leased_release(ARRAY['a'], 'attempt of a waiter', false)"
+		queueN   = "SELECT leased_acquire(ARRAY['a'], 'n', '1 min', 'attempt of the next', NULL, '1 min')"
+		acquireN = "SELECT leased_acquire(ARRAY['a'], 'n', '1 min', 'attempt of the next')"
+	)
+	for _, next := range []string{"SELECT", queueN} {
+		for _, granted := range []bool{false, true} {
+			pool := database(t, shared.Get(t).DSN)
+			do(t, pool, acquireA, queueSet, "UPDATE leased_waiters SET expires = clock_timestamp()",
+				"UPDATE leased_locks SET expires = clock_timestamp() + interval '1 s' WHERE resource = 'a'")
+			tx := transaction(t, pool, pgx.RepeatableRead, "SELECT FROM leased_locks")
+			do(t, pool, queueA)
+			if granted {
+				pass(t, pool, "1 s")
+				run(t, tx.Conn(), queueA)
+				require.NoError(t, tx.Commit(ctx))
+				do(t, pool, next, releaseW)
+			} else {
+				run(t, tx.Conn(), releaseW)
+				require.NoError(t, tx.Commit(ctx))
+				do(t, pool, next, releaseA)
+			}
+			require.Equal(t, next == queueN, value[int](t, pool, holdersA) == 1, "%v", granted)
+			require.Zero(t, value[int](t, pool, "SELECT count(*) FROM leased_waiters WHERE resource = 'a'"))
+			do(t, pool, acquireN)
+			require.Equal(t, "n", value[string](t, pool, "SELECT holder FROM leased_inspect('a')"))
+		}
+	}
+}
+
+// An attempt with a snapshot that is older than its place in the queue fails, rather than get a second place.
+func TestOlderSnapshotsQueueOnce(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		pool := database(t, shared.Get(t).DSN)
+		do(t, pool, acquireA, queueSet)
+		tx := transaction(t, pool, level, "SELECT FROM leased_locks")
+		do(t, pool, queueA)
+		_, err := tx.Exec(testserver.Context(t), queueA)
+		require.ErrorContains(t, err, "40001", level)
+	}
+}
+
 // A refusal keeps nobody from the locks while its transaction is open.
 func TestRefusalLocksNothing(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS leased_locks (
 
 -- The queue: a row for each lock that a waiting attempt wants. A waiter that has not
 -- asked again before it expires loses its place. The first one also writes the row of the lock, so that a release with
--- an older snapshot, which does not see it, fails.
+-- an older snapshot, which does not see it, fails. An attempt with an older snapshot that does not see its own place gets no second one.
 CREATE TABLE IF NOT EXISTS leased_waiters (
     resource  text COLLATE "C",
     ticket    bigint,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS leased_waiters (
     expires   timestamptz NOT NULL,
     PRIMARY KEY (resource, ticket)
 );
-CREATE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner);
+CREATE UNIQUE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner, resource);
 CREATE SEQUENCE IF NOT EXISTS leased_tickets;
 
 -- Attempts that have ended, and of which another acquire may still arrive. They are removed

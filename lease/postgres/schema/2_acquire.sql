@@ -153,7 +153,8 @@ BEGIN
     END IF;
     IF place IS NOT NULL THEN
         mine := nextval('leased_tickets');
-        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + until FROM unnest(names) r;
+        INSERT INTO leased_waiters SELECT r, mine, $4, session_user, $2, $5, names, $3, $7, now, now + until FROM unnest(names) r
+            ON CONFLICT DO NOTHING; -- a place that is newer than this transaction raises 40001
         FOREACH name IN ARRAY CASE WHEN first THEN names ELSE '{}' END LOOP
             UPDATE leased_locks SET queued = true WHERE resource = name;
         END LOOP;
@@ -163,15 +164,21 @@ $$;
 
 -- leased_wake gives a lock that was just freed to its next waiter. The caller has locked its
 -- row. A waiter for several locks is only notified, and asks again: its other locks may not
--- be free. A waiter that has the channel of the caller is returned instead.
+-- be free. A waiter that has the channel of the caller is returned instead. A transaction with an older snapshot may have ended
+-- an attempt, or granted it the lock, without seeing its place.
 CREATE OR REPLACE FUNCTION leased_wake(name text, here text DEFAULT NULL, OUT attempt text, OUT token bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     w   leased_waiters;
     now timestamptz := clock_timestamp();
 BEGIN
-    SELECT * INTO w FROM leased_waiters WHERE resource = name AND expires > now ORDER BY ticket LIMIT 1;
-    IF NOT FOUND THEN
+    LOOP
+        SELECT * INTO w FROM leased_waiters WHERE resource = name AND expires > now ORDER BY ticket LIMIT 1;
+        EXIT WHEN w.ticket IS NULL OR NOT EXISTS (SELECT FROM leased_ended e WHERE e.attempt = w.attempt AND e.owner = w.owner)
+            AND NOT EXISTS (SELECT FROM leased_locks l WHERE l.resource = name AND l.attempt = w.attempt AND l.owner = w.owner);
+        DELETE FROM leased_waiters WHERE resource = name AND ticket = w.ticket;
+    END LOOP;
+    IF w.ticket IS NULL THEN
         DELETE FROM leased_waiters WHERE resource = name;
         -- Another snapshot may not see a new waiter behind those that it removes.
         UPDATE leased_locks SET queued = false WHERE resource = name AND current_setting('transaction_isolation') = 'read committed';
