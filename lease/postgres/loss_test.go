@@ -166,7 +166,7 @@ func TestUnansweredAttemptIsRemembered(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrHeld)
 }
 
-// A role does not wait for the disk at its commits. Its tokens do, so a crash forgets none of them.
+// A role does not wait for the disk at its commits. Its tokens and renewals do, so a crash forgets none of them.
 func TestTokensOfAsynchronousCommits(t *testing.T) {
 	t.Parallel()
 	testserver.SkipIfShort(t)
@@ -189,6 +189,8 @@ func TestTokensOfAsynchronousCommits(t *testing.T) {
 		{acquireA + ";" + queueSet, releaseA, queueSet},
 		{acquireA + ";" + waitA, handOver},
 		{acquireA + ";" + waitA, handOver2, waitA},
+		{acquireA, "SELECT leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], '1 hour')"},
+		{acquireA, "SELECT leased_raise(1000000)"},
 	} {
 		var conn *pgx.Conn
 		testserver.Eventually(t, "the setting is used", func() bool {
@@ -198,10 +200,11 @@ func TestTokensOfAsynchronousCommits(t *testing.T) {
 		run(t, conn, "TRUNCATE leased_locks, leased_waiters, leased_ended", "SET synchronous_commit = on", statements[0],
 			"SET synchronous_commit = off")
 		run(t, conn, statements[1:]...)
-		const token = "SELECT token FROM leased_locks WHERE resource = 'a'"
-		last := value[int64](t, conn, token)
+		const state = "SELECT concat_ws(' ', token, expires, last_value >= 1000000) FROM leased_locks, leased_tokens " +
+			"WHERE resource = 'a'"
+		last := value[string](t, conn, state)
 		server.Kill()
 		testserver.Eventually(t, "the server starts", func() bool { return server.Start() == nil })
-		require.Equal(t, last, value[int64](t, connect(t, server.DSN), token), "%s", statements)
+		require.Equal(t, last, value[string](t, connect(t, server.DSN), state), "%s", statements)
 	}
 }

@@ -25,6 +25,9 @@ BEGIN
             extended := extended || held.attempt;
         END IF;
     END LOOP;
+    IF extended IS NOT NULL AND current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true); -- a crash would end the lease before its holder expects it
+    END IF;
     RETURN QUERY SELECT e, count(*) FROM unnest(extended) e GROUP BY 1;
 END
 $$;
@@ -103,6 +106,9 @@ $$;
 -- open transactions that use locks, and other calls wait meanwhile.
 CREATE OR REPLACE FUNCTION leased_raise(floor bigint) RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '2 s' AS $$
 BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true); -- a crash would lower the tokens
+    END IF;
     LOCK TABLE leased_locks IN EXCLUSIVE MODE; -- no grant between nextval and setval
     RETURN setval('leased_tokens', greatest(floor, nextval('leased_tokens')));
 END
