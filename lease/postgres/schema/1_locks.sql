@@ -94,7 +94,8 @@ CREATE OR REPLACE VIEW leased_known_origin AS
 -- leased_next_token returns the next token. After a change of the origin all tokens rise first: by 2^32 for each new timeline
 -- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy
 -- of the database rise by 4 * 2^32, and by 4096 for each second since its origin was noted: above those of
--- the original, also if that was promoted meanwhile, and of an earlier copy.
+-- the original, also if that was promoted up to three times meanwhile, and of an earlier copy, unless that was promoted or copied
+-- itself.
 -- setval is not undone if the transaction is. The high cost of reading a sequence with enable_seqscan = off
 -- would start the JIT compiler.
 CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = on AS $$
