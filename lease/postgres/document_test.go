@@ -29,7 +29,10 @@ func TestDocument(t *testing.T) {
 	server := testserver.Postgres(t)
 	marks, err := sqlgate.DDL(sqlgate.Postgres)
 	require.NoError(t, err)
-	run(t, connect(t, server.DSN), postgres.DDL(), marks)
+	run(t, connect(t, server.DSN), postgres.DDL(), marks,
+		"INSERT INTO leased_locks (resource, queued) VALUES ('idle', false), ('left', true), ('waited', true)",
+		"INSERT INTO leased_waiters SELECT r, 1, r, 'w', NULL, NULL, ARRAY[r], '1 s', NULL, now(), now() + place::interval "+
+			"FROM (VALUES ('left', '0'), ('waited', '1 hour')) w (r, place)")
 	ran := map[string]int{}
 	for _, block := range blocks {
 		language, code := block[1], block[2]
@@ -61,6 +64,9 @@ func TestDocument(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"sql": 9, "python": 3, "javascript": 1, "java": 2}, ran)
 	check := connect(t, server.DSN)
+	require.Equal(t, "waited waited", value[string](t, check, "SELECT (SELECT string_agg(resource, '') FROM leased_locks "+
+		"WHERE resource IN ('idle', 'left', 'waited')) || ' ' || string_agg(resource, '') FROM leased_waiters"),
+		"idle locks are deleted, unless others wait for them")
 	var balance, rows int
 	require.NoError(t, check.QueryRow(testserver.Context(t), "SELECT sum(balance), count(*) FROM accounts").Scan(&balance,
 		&rows))

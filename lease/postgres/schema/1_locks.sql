@@ -17,6 +17,7 @@ $$;
 -- A row for each lock that was ever used. A free lock has no expiry, and still the attempt that
 -- had it last. Tokens come from one sequence, so rows of free locks may be deleted:
 --     DELETE FROM leased_locks WHERE (expires > now()) IS NOT TRUE AND NOT queued AND (remembered > now() - interval '1 hour') IS NOT TRUE;
+-- leased_hold ends a queue whose waiters have disappeared, which would keep the row.
 -- leased_lock checks the names: PostgreSQL prepares a constraint again for every UPDATE, which takes a sixth of a grant.
 CREATE TABLE IF NOT EXISTS leased_locks (
     resource  text COLLATE "C" PRIMARY KEY,
