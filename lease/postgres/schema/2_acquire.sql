@@ -10,7 +10,8 @@
 --
 -- With wait, an attempt that is not granted is queued, first come, first served. The caller
 -- must ask again before that time is over, or it loses its place. If it gives a channel,
--- it is notified there (NOTIFY, with the attempt as payload) when it should ask again.
+-- it is notified there (NOTIFY, with the attempt as payload) when it should ask again. Nobody is notified when a lease
+-- expires, so it also asks again after the remaining time, or at intervals.
 --
 -- The rows of the locks are the mutex of everything below. A function locks them in ascending order,
 -- and reads the clock and the other tables in later statements, which see what was committed before it had the locks.
