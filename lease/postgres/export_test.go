@@ -27,6 +27,16 @@ func ReleaseTogether(ctx context.Context, s engine.Session, held ...engine.Held)
 // SetIdle sets the time without waiters after which a backend stops to listen. It has no waiters yet.
 func SetIdle(b *Backend, idle time.Duration) { b.listener.idle = idle }
 
+// SetPause sets the time after which a backend listens again when it could not.
+func SetPause(b *Backend, pause time.Duration) { b.listener.pause = pause }
+
+// Running reports whether a backend listens, or tries to.
+func Running(b *Backend) bool {
+	b.listener.mu.Lock()
+	defer b.listener.mu.Unlock()
+	return b.listener.running
+}
+
 // Listening reports whether waiters of a backend rely on notifications.
 func Listening(b *Backend) bool {
 	_, listening := b.listener.channel()

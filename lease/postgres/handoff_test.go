@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,4 +190,47 @@ func TestWaiterArrivesWhenListeningEnds(t *testing.T) {
 	testserver.Eventually(t, "it listens again", func() bool { return postgres.Listening(b) })
 	do(t, whole, "SELECT leased_break('a', token) FROM leased_inspect('a') WHERE token > 0")
 	require.True(t, testserver.Receive(t, granted).Token.Valid())
+}
+
+// deafConn fails when it is to listen.
+type deafConn struct {
+	net.Conn
+	tries *atomic.Int64
+}
+
+func (c deafConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("LISTEN")) {
+		c.tries.Add(1)
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// A backend that cannot listen tries again while it has waiters, and not after that.
+func TestListenerEndsWithoutWaiters(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	whole := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, whole, "a"))
+	var tries atomic.Int64
+	config := whole.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return deafConn{conn, &tries}, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	b := backend(t, pool)
+	postgres.SetPause(b, 10*time.Millisecond)
+	waiting, leave := context.WithCancel(ctx)
+	r := request(1, "a")
+	r.Wait = true
+	left := make(chan error)
+	s := open(t, b, nil)
+	go func() { _, err := s.Acquire(waiting, r); left <- err }()
+	testserver.Eventually(t, "it tries again", func() bool { return tries.Load() > 2 })
+	leave()
+	require.ErrorIs(t, testserver.Receive(t, left), context.Canceled)
+	testserver.Eventually(t, "it ends", func() bool { return !postgres.Running(b) })
 }

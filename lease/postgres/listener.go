@@ -21,6 +21,7 @@ type listener struct {
 	logger *slog.Logger
 	name   string        // of the channel
 	idle   time.Duration // the time without waiters after which the connection is given back
+	pause  time.Duration // after a failure
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -34,7 +35,7 @@ type listener struct {
 
 func newListener(pool *pgxpool.Pool, logger *slog.Logger) *listener {
 	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(), idle: 30 * time.Second,
-		waiters: map[string]chan handoff{}}
+		pause: 5 * time.Second, waiters: map[string]chan handoff{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -100,30 +101,31 @@ func (l *listener) wake(attempt string, h handoff) {
 	}
 }
 
-// run listens until there are no waiters.
+// run listens until there are no waiters. After a failure it pauses first.
 func (l *listener) run() {
-	for l.ctx.Err() == nil {
-		err := l.listen()
+	for running := true; running; {
+		if err := l.listen(); err != nil {
+			l.warn(err)
+			select {
+			case <-time.After(l.pause):
+			case <-l.ctx.Done():
+			}
+		}
 		l.mu.Lock()
-		l.listening = false
-		l.running = err != nil || len(l.waiters) > 0
-		if !l.running {
-			l.mu.Unlock()
-			return
-		}
-		if impossible(err) && !l.warned && l.ctx.Err() == nil {
-			l.warned = true
-			l.logger.Warn("waiters ask the database again and again, because notifications do not arrive; "+
-				"give them a connection that is not pooled by transaction", "err", err)
-		}
+		l.running = len(l.waiters) > 0 && l.ctx.Err() == nil
+		running = l.running
 		l.mu.Unlock()
-		if err == nil { // a waiter was added meanwhile
-			continue
-		}
-		select {
-		case <-time.After(5 * time.Second):
-		case <-l.ctx.Done():
-		}
+	}
+}
+
+// warn logs once that notifications never arrive.
+func (l *listener) warn(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if impossible(err) && !l.warned && l.ctx.Err() == nil {
+		l.warned = true
+		l.logger.Warn("waiters ask the database again and again, because notifications do not arrive; "+
+			"give them a connection that is not pooled by transaction", "err", err)
 	}
 }
 
