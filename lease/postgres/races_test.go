@@ -350,18 +350,22 @@ func TestSetIsQueuedCompletely(t *testing.T) {
 		"SELECT array_agg(resource ORDER BY resource) FROM leased_waiters WHERE expires > clock_timestamp()"))
 }
 
-// A release in an open transaction, which also removes what was remembered for an hour, does not delay other releases.
+// A release in an open transaction, which also removes what was remembered for an hour, does not delay other releases,
+// and does not fail those with an older snapshot.
 func TestReleasesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)
 	pool := database(t, shared.Get(t).DSN)
 	do(t, pool, "INSERT INTO leased_ended SELECT 'attempt number ' || n, session_user, now() - interval '2 hours' "+
 		"FROM generate_series(1, 20) n")
+	older := transaction(t, pool, pgx.RepeatableRead, "SELECT FROM leased_ended")
 	open := transaction(t, pool, pgx.ReadCommitted, releaseA)
 	other := second(t, pool)
 	run(t, other, "SET lock_timeout = '1 s'", "SELECT leased_release(ARRAY['b'], 'an attempt for lock b')")
 	require.NoError(t, open.Commit(ctx))
-	require.Equal(t, 2, value[int](t, pool, "SELECT count(*) FROM leased_ended"))
+	run(t, older.Conn(), "SELECT leased_release(ARRAY['c'], 'an attempt for lock c')")
+	require.NoError(t, older.Commit(ctx))
+	require.Equal(t, 3, value[int](t, pool, "SELECT count(*) FROM leased_ended"))
 }
 
 // Arguments are bounded, since those of a waiter are used in the transaction of another role: its release.
