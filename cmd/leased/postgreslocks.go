@@ -73,9 +73,9 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 		defer cancel()
 	}
 	grant, err := session.Acquire(limited, request)
-	held := engine.Held{Nonce: request.Nonce, Resources: request.Resources, Name: grant.Name}
+	held := engine.Held{Nonce: request.Nonce, Resources: request.Resources, Name: grant.Name, TTL: ttl}
 	if err == nil && request.Wait { // the caller counts the TTL from the answer
-		_, err = session.Renew(ctx, held)
+		err = session.Update(ctx, held)
 	}
 	if err != nil {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
