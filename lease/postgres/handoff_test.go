@@ -192,13 +192,13 @@ func TestWaiterArrivesWhenListeningEnds(t *testing.T) {
 	require.True(t, testserver.Receive(t, granted).Token.Valid())
 }
 
-// deafConn fails when it is to listen.
-type deafConn struct {
+// refusingConn fails when it is to listen.
+type refusingConn struct {
 	net.Conn
 	tries *atomic.Int64
 }
 
-func (c deafConn) Write(b []byte) (int, error) {
+func (c refusingConn) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("LISTEN")) {
 		c.tries.Add(1)
 		return 0, net.ErrClosed
@@ -216,7 +216,7 @@ func TestListenerEndsWithoutWaiters(t *testing.T) {
 	config := whole.Config()
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return deafConn{conn, &tries}, err
+		return refusingConn{conn, &tries}, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	require.NoError(t, err)
