@@ -214,8 +214,8 @@ func (a *admission) admits(rpc raft.RPC) bool {
 // acknowledged.
 //
 // A leader that is deposed while it restores a saved snapshot is left with a state that did not come from the log, with
-// no entry at its index. It has to install the snapshot of its successor, even an older one. That lasts until it restarts:
-// docs/OPERATIONS.md tells the operator to empty its folder.
+// no entry at its index. It has to install the snapshot of its successor, even an older one. That lasts until it
+// restarts: docs/OPERATIONS.md tells the operator to empty its folder.
 func (n *Node) contains(snapshot *raft.InstallSnapshotRequest) bool {
 	if index, term := n.lastSnapshot(); index == snapshot.LastLogIndex && term == snapshot.LastLogTerm {
 		return true

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
@@ -136,7 +135,7 @@ func (s *session) attach(ctx context.Context, c *connection, urgent bool) error 
 	op.limit <<= min(s.unanswered, maxDoublings)
 	// A renewal may have spent most of its time on connecting. The next one attaches on this connection at once.
 	deadline, limited := ctx.Deadline()
-	op.urgent = urgent && (!limited || time.Until(deadline) >= s.config.TTL/6)
+	op.urgent = urgent && (!limited || deadline.Sub(s.config.Clock.Now().Time()) >= s.config.TTL/6)
 	if len(before) > largeSession {
 		op.quiet = min(op.limit, s.config.TTL/3)
 	}

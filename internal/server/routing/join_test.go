@@ -155,5 +155,5 @@ func TestCallReturnsErrors(t *testing.T) {
 	unauthenticated, _ := startFakeMember(t, wire.ErrUnauthenticated)
 	require.ErrorIs(t, newMembership(unauthenticated).Promote(ctx, "n2", 1), wire.ErrUnauthenticated)
 	knows, _ := startFakeMember(t, nil)
-	require.NoError(t, newMembership(unauthenticated, knows).Promote(ctx, "n2", 1), "another member knows the user already")
+	require.NoError(t, newMembership(unauthenticated, knows).Promote(ctx, "n2", 1), "another member knows the user")
 }
