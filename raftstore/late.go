@@ -18,8 +18,8 @@ var errLate = errors.New("request is older than a snapshot of its leader")
 // A leader sends a snapshot because its log lacks entries, so it does not send entries before the end of that snapshot
 // again in its term, nor an older snapshot, except to a node that lacks an entry behind the snapshot although its log
 // says otherwise: one that was deposed during a restore. The Raft library would process such a late request. It would
-// return to the older snapshot and forget what it has acknowledged, or append entries that the snapshot has replaced: it
-// then returns to their configuration, and a log without gaps refuses all later entries, also after a restart.
+// return to the older snapshot and forget what it has acknowledged, or append entries that the snapshot has replaced.
+// It then returns to their configuration, and a log without gaps refuses all later entries, also after a restart.
 type newestSnapshot struct {
 	mu          sync.Mutex
 	term, index uint64
