@@ -44,7 +44,7 @@ func Child(ctx context.Context, kinds []peers.Kind, text string, in io.Reader, o
 	target := kinds[i].Open(c.Endpoints)
 	options := load.Options{Prefix: c.Prefix, WarmUp: c.WarmUp, Length: c.Length}
 	if c.Work.Kind == load.Hold {
-		options.End, options.Abandon = ready, true
+		options.End, options.Abandon, options.AtOnce = ready, true, takers
 		_, err := load.Run(ctx, target, c.Work, options)
 		return err
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// takers is how many leases of one session a holder acquires at once.
+	// takers is how many leases a holder acquires at once. With thousands of new sessions at once, the machine would not
+	// send heartbeats in time, and clients would leave their connections.
 	takers = 128
 	// maxSessions bounds the sessions of a holder, each of which has two connections: a process may have only some ten
 	// thousand file descriptors.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,12 @@ func (r *runner) hold(ctx context.Context, work Work) (time.Duration, error) {
 	r.phase.Store(measuring)
 	call(r.Begin)
 	begin := time.Now()
-	err := each(work.Workers, func(worker int) error { return r.acquireMany(ctx, work, worker, &held[worker]) })
+	taking := make(chan struct{}, cmp.Or(r.AtOnce, work.Workers))
+	err := each(work.Workers, func(worker int) error {
+		taking <- struct{}{}
+		defer func() { <-taking }()
+		return r.acquireMany(ctx, work, worker, &held[worker])
+	})
 	elapsed := time.Since(begin)
 	if err == nil {
 		call(r.End)

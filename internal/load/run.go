@@ -45,6 +45,8 @@ type Options struct {
 	// each. Run then ignores errors of closing the clients, since a service that ends many
 	// locks at once may not answer in time.
 	Abandon bool
+	// AtOnce bounds the workers of a [Hold] that acquire at the same time; 0 is all.
+	AtOnce int
 	// Progress shows the number of pairs and the time left; it may be nil.
 	Progress *progress.Line
 }
