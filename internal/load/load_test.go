@@ -136,6 +136,17 @@ func TestRunHold(t *testing.T) {
 	})
 }
 
+// Some of the workers take their locks at a time, here two for each millisecond.
+func TestRunHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		work := load.Work{Kind: load.Hold, Leases: 10, Workers: 10, Clients: 5}
+		result, err := load.Run(t.Context(), newService().Open, work, load.Options{AtOnce: 2})
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Millisecond, result.Elapsed)
+	})
+}
+
 func TestRunHoldAbandons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
