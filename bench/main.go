@@ -27,6 +27,10 @@ import (
 	"github.com/leased-project/leased/internal/progress"
 )
 
+// openFiles is the number of files that the servers may open. A member accepts a third as many connections, and each of
+// 10,000 clients has two.
+const openFiles = 100_000
+
 // flags of the command line.
 type flags struct {
 	only, targets, out, program, profile, keep string
@@ -67,6 +71,8 @@ func main() {
 
 // compare measures all chosen targets, prints the medians and stores the samples.
 func compare(ctx context.Context, f flags) error {
+	// Only root can raise the limit: with other users the system's limit holds.
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: openFiles, Max: openFiles})
 	kinds, err := choose(peers.Kinds(f.program), list(f.targets))
 	if err != nil {
 		return err
