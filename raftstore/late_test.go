@@ -54,6 +54,14 @@ func (s *lateSender) snapshot() (send func() error) {
 	}
 }
 
+// entryAfter sends an entry behind the last one, which is committed.
+func (s *lateSender) entryAfter(last, term uint64) error {
+	return s.transport.AppendEntries(raft.ServerID(s.to.ID()), raft.ServerAddress(s.to.Address()),
+		&raft.AppendEntriesRequest{RPCHeader: s.header(), Term: term, PrevLogEntry: last, PrevLogTerm: term,
+			Entries: []*raft.Log{{Index: last + 1, Term: term, Type: raft.LogNoop}}, LeaderCommitIndex: last},
+		new(raft.AppendEntriesResponse))
+}
+
 // shortLog is a log without the entries that were deleted. The log of raft-wal returns them while it has their file.
 type shortLog struct{ raft.LogStore }
 
@@ -120,10 +128,7 @@ func TestSecondCopyOfASnapshot(t *testing.T) {
 		last, term := c.agree().Index, leader.raft.CurrentTerm()
 		pass(time.Second) // heartbeats are acknowledged
 		c.isolate(follower)
-		require.NoError(t, late.transport.AppendEntries(raft.ServerID(follower.ID()), raft.ServerAddress(follower.Address()),
-			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: term, PrevLogEntry: last, PrevLogTerm: term,
-				Entries: []*raft.Log{{Index: last + 1, Term: term, Type: raft.LogNoop}}, LeaderCommitIndex: last},
-			new(raft.AppendEntriesResponse)))
+		require.NoError(t, late.entryAfter(last, term))
 		require.NoError(t, follower.log.GetLog(last+1, new(raft.Log)))
 		_ = sendAgain() // nobody waits for the answer
 		require.NoError(t, follower.log.GetLog(last+1, new(raft.Log)))
@@ -182,10 +187,7 @@ func TestDeposedEntryBehindASnapshot(t *testing.T) {
 		for i := range c.nodes {
 			c.inmem[i].Disconnect(raft.ServerAddress(follower.Address()))
 		}
-		require.NoError(t, late.transport.AppendEntries(raft.ServerID(follower.ID()), raft.ServerAddress(follower.Address()),
-			&raft.AppendEntriesRequest{RPCHeader: late.header(), Term: term, PrevLogEntry: last, PrevLogTerm: term,
-				Entries: []*raft.Log{{Index: last + 1, Term: term, Type: raft.LogNoop}}, LeaderCommitIndex: last},
-			new(raft.AppendEntriesResponse)))
+		require.NoError(t, late.entryAfter(last, term))
 		eventually(t, "the leader is deposed", func() bool { return !leader.Leads() })
 		c.leader()
 		acquireMany(t, s, 20, 22)
