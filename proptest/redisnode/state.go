@@ -55,7 +55,7 @@ type Call struct {
 	Waiter       Waiter        // acquire; without a name the caller does not wait
 }
 
-// admit has the common checks of acquire, raise, renew and a break.
+// admit makes the checks that acquire, raise, renew and break have in common.
 func (s *State) admit(c *Call) (Reply, bool) {
 	switch {
 	case !s.Voter:
