@@ -237,8 +237,12 @@ func TestGrantAfterAWaitIsRenewed(t *testing.T) {
 func TestExpiresCountsFromTheEndOfTheWait(t *testing.T) {
 	t.Parallel()
 	s := newTestService(t)
+	began := s.clock.Now()
 	held, err := s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", Ttl: "1h"})
 	require.NoError(t, err)
+	ends, err := time.Parse(time.RFC3339Nano, held.Expires)
+	require.NoError(t, err)
+	require.False(t, ends.Before(began.Time().Add(time.Hour).UTC()))
 	granted := make(chan *pb.AcquireResponse)
 	go func() {
 		response, err := s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", Ttl: "1m", Wait: "1h"})
@@ -251,7 +255,7 @@ func TestExpiresCountsFromTheEndOfTheWait(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	released := s.clock.Now()
 	s.release(t, &pb.ReleaseRequest{Resource: "a", Token: held.Token})
-	ends, err := time.Parse(time.RFC3339Nano, (<-granted).Expires)
+	ends, err = time.Parse(time.RFC3339Nano, (<-granted).Expires)
 	require.NoError(t, err)
 	require.False(t, ends.Before(released.Time().Add(time.Minute).UTC()))
 }
