@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 
@@ -92,5 +93,38 @@ func TestBreakRefusesATokenThatNoLeaseHas(t *testing.T) {
 	for _, token := range []uint64{0, uint64(fencing.MaxToken) + 1, math.MaxUint64} {
 		_, err := s.Break(context.Background(), &pb.BreakRequest{Resource: "a", Token: token})
 		require.ErrorIs(t, err, engine.ErrInvalid, token)
+	}
+}
+
+// A break that an earlier call may have carried out is never reported as one that has not happened.
+func TestBreakStaysUncertain(t *testing.T) {
+	t.Parallel()
+	perhaps := fmt.Errorf("%w: %w", engine.ErrUncertain, engine.ErrVersion)
+	for _, c := range []struct {
+		name     string
+		first    error
+		then     error
+		earlier  bool
+		outcomes []error // that the last error matches
+	}{
+		{"it is done", nil, nil, false, nil},
+		{"the second call breaks the lease", perhaps, nil, false, nil},
+		{"the first call has broken it", perhaps, engine.ErrNotHeld, true, nil},
+		{"there is no newer topology", perhaps, engine.ErrUnavailable, false, []error{engine.ErrUncertain}},
+		{"the topology changes again", perhaps, engine.ErrVersion, false, []error{engine.ErrUncertain, engine.ErrVersion}},
+		{"nobody holds the lock", engine.ErrVersion, engine.ErrNotHeld, false, []error{engine.ErrNotHeld}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b breaking
+			earlier, err := b.after(c.first)
+			require.False(t, earlier)
+			require.Equal(t, c.first, err)
+			earlier, err = b.after(c.then)
+			require.Equal(t, c.earlier, earlier)
+			for _, want := range c.outcomes {
+				require.ErrorIs(t, err, want)
+			}
+			require.Equal(t, c.outcomes == nil, err == nil)
+		})
 	}
 }

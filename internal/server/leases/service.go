@@ -123,21 +123,36 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	if !fencing.Token(r.Token).Valid() {
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
-	uncertain := false // an earlier call may have broken the lease
+	var b breaking
 	name, token := fencing.Resource(r.Resource), fencing.Token(r.Token)
 	answer, err := routing.Ask(ctx, s.router, func() (*pb.BreakResponse, error) {
-		err := s.breakLease(ctx, name, token)
-		if uncertain && clientcore.Matches(err, engine.ErrNotHeld) {
+		earlier, err := b.after(s.breakLease(ctx, name, token))
+		if earlier {
 			s.broken(name, token)
-			err = nil
 		}
-		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
 		return &pb.BreakResponse{}, err
 	})
-	if err != nil && uncertain && !errors.Is(err, engine.ErrUncertain) {
+	_, err = b.after(err) // there was perhaps no newer topology to ask again under
+	return answer, err
+}
+
+// breaking combines the calls of one break, which is asked again while the Redis nodes have seen a newer topology.
+type breaking struct {
+	uncertain bool // a call may have broken the lease
+}
+
+// after returns the outcome of the break after a call. If the lease is not held any more, an earlier call has broken
+// it.
+func (b *breaking) after(err error) (earlier bool, outcome error) {
+	switch {
+	case b.uncertain && clientcore.Matches(err, engine.ErrNotHeld):
+		return true, nil
+	case errors.Is(err, engine.ErrUncertain):
+		b.uncertain = true
+	case err != nil && b.uncertain:
 		err = fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 	}
-	return answer, err
+	return false, err
 }
 
 func (s *Service) breakLease(ctx context.Context, name fencing.Resource, token fencing.Token) error {
