@@ -3,13 +3,16 @@ package redlockadapter_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -123,6 +126,61 @@ func TestPartialAttemptIsFound(t *testing.T) {
 	require.Equal(t, fencing.None, found[0].Token, "nobody holds it")
 	require.NoError(t, second.Release(ctx, found[0]))
 	require.Empty(t, f.record(t, 2, "a")["nonce"])
+}
+
+// stoppable returns the fleet of a process that gets the nodes' answers late if it is stopped.
+func (f *virtualFleet) stoppable() (one *virtualFleet, stop *atomic.Bool) {
+	stop = new(atomic.Bool)
+	late := func() time.Duration {
+		if stop.Load() {
+			return time.Second
+		}
+		return 0
+	}
+	copied := *f
+	copied.config.Nodes = nil
+	for _, n := range f.nodes {
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			conn, err := n.connect()
+			if err != nil {
+				return nil, err
+			}
+			client, remote := net.Pipe()
+			go forward(remote, conn, n.currentDelay)
+			go forward(conn, remote, late)
+			return client, nil
+		}
+		copied.config.Nodes = append(copied.config.Nodes, &redis.Options{Addr: n.name, Dialer: dial})
+	}
+	return &copied, stop
+}
+
+// A process is stopped while the nodes accept its attempt. Another process finds the attempt granted, and answers its
+// caller. The first one continues and withdraws the attempt, which does not end the lease.
+func TestFoundLeaseOutlivesTheStoppedProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		one, stop := f.stoppable()
+		stopped, other, ctx := one.backend(t), f.backend(t), t.Context()
+		stop.Store(true)
+		withdrawn := make(chan error, 1)
+		go func() {
+			_, err := stopped.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "a"))
+			withdrawn <- err
+		}()
+		advance(time.Millisecond)
+		held, err := other.Find(ctx, "a", holderOf(t, other, "a"))
+		require.NoError(t, err)
+		require.NoError(t, other.Renew(ctx, []Held{held})[0])
+		require.ErrorIs(t, <-withdrawn, engine.ErrUnavailable)
+		stop.Store(false)
+		advance(5 * time.Second)
+		require.NoError(t, other.Renew(ctx, []Held{held})[0])
+		requireHolder(t, other, "a", held.Token)
+		require.NoError(t, other.Release(ctx, held))
+		requireHolder(t, other, "a", fencing.None)
+	})
 }
 
 // A lease without a name was never granted, so its release needs no node.

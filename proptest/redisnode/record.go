@@ -14,6 +14,7 @@ type Record struct {
 	Until        int64
 	Token        fencing.Token // of Nonce: the granted one once the node knows it, before that the accepted one
 	Counter      fencing.Token // the largest token that was accepted, if it is above Token
+	Renewed      fencing.Token // the token of the lease that was renewed last here
 	Details      string
 	Released     string        // the attempt that was released last here
 	Ended        fencing.Token // the largest token whose lease was released or broken here
@@ -115,7 +116,7 @@ func (r *Record) Cause() string {
 // End has the arguments of release.
 type End struct {
 	Nonce  string
-	Token  fencing.Token // None if the attempt was not granted
+	Token  fencing.Token // None if the caller has not granted the attempt
 	Cause  string
 	Wake   Wake
 	Refuse bool // late calls of the attempt, also where it held nothing
@@ -128,10 +129,13 @@ type End struct {
 func (s *State) Release(now int64, locks []*Record, e End) (woken []Waiter, reply Reply) {
 	for _, r := range locks {
 		freed := r.Nonce == e.Nonce
-		if freed {
-			r.Nonce = ""
-		}
-		if freed || e.Refuse || e.Token != fencing.None {
+		kept := freed && e.Token == fencing.None && r.Renewed == r.Token
+		if kept {
+			freed = false
+		} else if freed || e.Refuse || e.Token != fencing.None {
+			if freed {
+				r.Nonce = ""
+			}
 			r.Released, r.Ended = e.Nonce, max(r.Ended, e.Token)
 			if r.Until == 0 {
 				r.Until = now

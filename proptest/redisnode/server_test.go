@@ -148,7 +148,8 @@ func (s *server) record(resource fencing.Resource) Record {
 	r := Record{Nonce: fields["nonce"], Until: int64(number(s.t, fields["until"])),
 		Token:   fencing.Token(number(s.t, fields["token"])),
 		Counter: fencing.Token(number(s.t, fields["counter"])), Details: fields["details"],
-		Released: fields["released"], Ended: fencing.Token(number(s.t, fields["ended"])), Broken: fields["broken"],
+		Renewed: fencing.Token(number(s.t, fields["renewed"])), Released: fields["released"],
+		Ended: fencing.Token(number(s.t, fields["ended"])), Broken: fields["broken"],
 		Waiting: fields["waiting"] == "1"}
 	for _, w := range queue {
 		r.Waiters = append(r.Waiters, Waiter{Ticket: int64(w.Score), Name: w.Member.(string)})

@@ -179,7 +179,7 @@ func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
 		if last := r.last(s); last > c.Token {
 			r.Counter = last
 		}
-		r.Details = c.Details
+		r.Details, r.Renewed = c.Details, c.Token
 		r.take(c, r.until(now, c), c.Token)
 	}
 	return s.accept(c, c.Token)

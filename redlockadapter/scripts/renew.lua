@@ -37,7 +37,7 @@ for i = 2, #KEYS do
 end
 for i = 2, #KEYS do
   redis.call('HSET', KEYS[i], 'nonce', nonce, 'until', string.format('%d', untils[i]), 'token', ARGV[6],
-    'details', ARGV[5])
+    'renewed', ARGV[6], 'details', ARGV[5])
   if counters[i] > token then redis.call('HSET', KEYS[i], 'counter', string.format('%d', counters[i])) end
 end
 if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', ARGV[6]) end
