@@ -135,6 +135,51 @@ func TestSecondCopyOfASnapshot(t *testing.T) {
 	})
 }
 
+// A follower that stopped before it deleted the entries that a snapshot has replaced goes on behind the snapshot.
+func TestInterruptedInstall(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind, func(c *Config) { c.SnapshotEntries, c.SnapshotInterval = 5, time.Hour })
+		s := openSession(t, c.backend(), time.Hour)
+		acquireMany(t, s, 1, 5)
+		c.agree()
+		follower := c.follower()
+		require.NoError(t, follower.Close())
+		acquireMany(t, s, 5, 20)
+		stopped := slices.Index(c.nodes, follower)
+		for i, n := range c.nodes {
+			if i != stopped {
+				require.NoError(t, n.raft.Snapshot().Error())
+				copySnapshot(t, n.storage, c.configs[stopped])
+				c.reopen(i) // it has no deleted entries in memory
+			}
+		}
+		c.restart(stopped)
+		c.leader()
+		acquireMany(t, openSameSession(t, c, s), 20, 25)
+		c.agree()
+	})
+}
+
+// copySnapshot copies the newest snapshot to the folder of a closed node.
+func copySnapshot(t *testing.T, from *Storage, to Config) {
+	t.Helper()
+	saved, err := from.Snapshots.List()
+	require.NoError(t, err)
+	meta, source, err := from.Snapshots.Open(saved[0].ID)
+	require.NoError(t, err)
+	defer source.Close()
+	storage, err := openDisk(to.filled())
+	require.NoError(t, err)
+	_, transport := raft.NewInmemTransport("")
+	sink, err := storage.Snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration,
+		meta.ConfigurationIndex, transport)
+	require.NoError(t, err)
+	_, err = io.Copy(sink, source)
+	require.NoError(t, err)
+	require.NoError(t, sink.Close())
+	require.NoError(t, storage.Close())
+}
+
 // Entries that arrive after a snapshot took their place are not appended.
 func TestLateEntriesAfterASnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {

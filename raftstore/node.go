@@ -126,6 +126,9 @@ func (n *Node) startEngine() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := completeInstall(guarded); err != nil {
+		return err
+	}
 	engine := n.config.engine(n.notify)
 	if n.catchUp.pending() {
 		engine.HeartbeatTimeout, engine.ElectionTimeout = noElectionTimeout, noElectionTimeout
@@ -137,6 +140,24 @@ func (n *Node) startEngine() (err error) {
 	}
 	n.watchLeaders()
 	return nil
+}
+
+// completeInstall deletes the entries of a log that ends before the newest snapshot: the node stopped between installing
+// the snapshot and deleting them. The log of raft-wal accepts no entry behind a gap.
+func completeInstall(s *Storage) error {
+	saved, err := s.Snapshots.List()
+	if err != nil || len(saved) == 0 {
+		return err
+	}
+	first, err := s.Log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.Log.LastIndex()
+	if err != nil || last == 0 || last >= saved[0].Index {
+		return err
+	}
+	return s.Log.DeleteRange(first, last)
 }
 
 func (n *Node) openStorage() (err error) {
