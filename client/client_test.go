@@ -3,16 +3,21 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
@@ -181,6 +186,60 @@ func TestPolicyChangeReachesTheClient(t *testing.T) {
 			return left > 40*time.Second && left <= 45*time.Second
 		})
 	}
+}
+
+// stuckMember follows no change of the topology, such as a member that is cut off from the others.
+type stuckMember struct {
+	pb.UnimplementedPolicyServiceServer
+	topology engine.Topology
+	watchers atomic.Int32
+}
+
+func (m *stuckMember) WatchTopology(_ *pb.WatchTopologyRequest, stream pb.PolicyService_WatchTopologyServer) error {
+	m.watchers.Add(1)
+	defer m.watchers.Add(-1)
+	if err := stream.Send(wire.FromTopology(m.topology)); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// TestStuckMember checks that a client that only holds a lease follows another member if the Redis nodes refuse its
+// topology.
+func TestStuckMember(t *testing.T) {
+	t.Parallel()
+	s := startService(t, 1)
+	stuck := &stuckMember{topology: s.members[0].node.Topology()}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serving := grpc.NewServer()
+	pb.RegisterPolicyServiceServer(serving, stuck)
+	go func() { _ = serving.Serve(listener) }()
+	t.Cleanup(serving.Stop)
+
+	var c *lease.Client
+	for stuck.watchers.Load() == 0 { // a client begins with any member
+		if c != nil {
+			require.NoError(t, c.Close(testserver.Context(t)))
+		}
+		c, err = client.Dial(testserver.Context(t), append(s.endpoints(), listener.Addr().String()), client.WithLogger(quiet))
+		require.NoError(t, err)
+	}
+	held, err := c.Acquire(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	require.NotZero(t, stuck.watchers.Load())
+	s.setPolicy(engine.Policy{Prefix: "other/", Mode: engine.Efficiency, TTL: ttl}, false)
+	other, _ := s.dial()
+	testserver.Eventually(t, "the nodes have seen the new version", func() bool {
+		l, err := other.Acquire(testserver.Context(t), "fast/b")
+		require.NoError(t, err)
+		require.NoError(t, l.Release(testserver.Context(t)))
+		return errors.Is(held.Renew(testserver.Context(t)), engine.ErrVersion) || stuck.watchers.Load() == 0
+	})
+	testserver.Eventually(t, "a renewal", func() bool { return held.Renew(testserver.Context(t)) == nil })
+	require.NoError(t, held.Release(testserver.Context(t)))
+	require.NoError(t, c.Close(testserver.Context(t)))
 }
 
 // TestWithoutALeader checks that locks in efficiency mode work without a leader, both

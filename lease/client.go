@@ -120,7 +120,7 @@ func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (status
 	if err := resource.Validate(); err != nil {
 		return Status{}, err
 	}
-	err = c.ask(ctx, func() error {
+	err = c.ask(ctx, func(ctx context.Context) error {
 		status, err = c.backend.Inspect(ctx, resource)
 		return err
 	})
@@ -135,7 +135,7 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 		return err
 	}
 	uncertain := false // an earlier call may have broken the lease
-	return c.ask(ctx, func() error {
+	return c.ask(ctx, func(ctx context.Context) error {
 		err := c.backend.Break(ctx, resource, token)
 		if uncertain && clientcore.Matches(err, ErrNotHeld) {
 			return nil

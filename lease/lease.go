@@ -224,7 +224,7 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 	c.mu.Unlock()
 	held.TTL = ttl
 	var sent engine.Instant
-	err := c.ask(ctx, func() error {
+	err := c.ask(ctx, func(ctx context.Context) error {
 		sent = c.clock.Now()
 		return k.session.Update(ctx, held)
 	})

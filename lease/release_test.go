@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
@@ -197,6 +198,28 @@ func TestCloseReportsUnconfirmedSessions(t *testing.T) {
 		require.ErrorIs(t, l.Err(), lease.ErrClosed)
 		s.memory.Fail(nil)
 		s.tolerant = true
+	})
+}
+
+// Calls that are not about one lease end with the client, too, and do not wait for a service that is down.
+func TestCloseEndsOtherCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.breaking = func(ctx context.Context, _ fencing.Resource, _ fencing.Token) error {
+				<-ctx.Done()
+				return engine.ErrUncertain
+			}
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- s.client.Break(t.Context(), "a", 1) }()
+		synctest.Wait()
+		require.NoError(t, s.client.Close(t.Context()))
+		err := <-ended
+		require.ErrorIs(t, err, lease.ErrClosed)
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		_, err = s.client.Inspect(t.Context(), "a")
+		require.ErrorIs(t, err, lease.ErrClosed)
 	})
 }
 

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/leased-project/leased/internal/clientcore"
@@ -28,9 +30,19 @@ func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err
 }
 
 // ask calls f, and repeats it while the service is unavailable, for clientcore.FailoverTime.
-// f must have the same effect when it is called twice.
-func (c *Client) ask(ctx context.Context, f func() error) error {
-	return c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool {
+// f must have the same effect when it is called twice. Its context ends with Close, too.
+func (c *Client) ask(ctx context.Context, f func(ctx context.Context) error) error {
+	var asking call
+	ctx, err := c.enter(ctx, &asking)
+	if err != nil {
+		return err
+	}
+	defer c.leave(&asking)
+	err = c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool {
 		return clientcore.Transient(err) && elapsed < clientcore.FailoverTime
-	}, f)
+	}, func() error { return f(ctx) })
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrClosed) && !errors.Is(err, ErrClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return err
 }

@@ -47,7 +47,7 @@ func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (
 			engine.ErrUnsupported)
 	}
 	fresh := signature{sent: now}
-	err := c.ask(ctx, func() (err error) {
+	err := c.ask(ctx, func(ctx context.Context) (err error) {
 		fresh.SignedToken, err = signer.Sign(ctx, resource, l.Token())
 		return err
 	})

@@ -142,8 +142,8 @@ func (n *Node) startEngine() (err error) {
 	return nil
 }
 
-// completeInstall deletes the entries of a log that ends before the newest snapshot: the node stopped between installing
-// the snapshot and deleting them. The log of raft-wal accepts no entry behind a gap.
+// completeInstall deletes the entries of a log that ends before the newest snapshot: the node stopped after it had
+// saved the snapshot. The log of raft-wal accepts no entry behind a gap.
 func completeInstall(s *Storage) error {
 	saved, err := s.Snapshots.List()
 	if err != nil || len(saved) == 0 {

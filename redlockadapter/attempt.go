@@ -188,8 +188,7 @@ func (a *attempt) refusal() error {
 	case quorum.HeldByOther(a.core.Votes):
 		return &heldError{freeAfter: quorum.FreeAfter(a.core.Votes)}
 	case refusedWith(engine.ErrVersion):
-		a.backend.keeper.notify()
-		return a.backend.versionError()
+		return a.backend.outdated()
 	case refusedWith(engine.ErrHeld) || refusedWith(scripts.ErrLost):
 		return errSplit
 	}

@@ -16,6 +16,8 @@ const maxExpiredChecks = 256
 type Hooks struct {
 	// Node returns the hooks of one node. It is called when the Backend is created.
 	Node func(address string) NodeHooks
+	// Outdated is called when the nodes have seen a newer version than that of Config.Topology.
+	Outdated func()
 	// HandedOff is called when a caller of this process gets a lock that another caller of
 	// this process has released. took is the time since the release arrived. Handoffs
 	// from another process are not reported.

@@ -214,6 +214,15 @@ func shortReason(err error, address string) string {
 	return strings.ReplaceAll(text, address+": ", "")
 }
 
+// outdated returns the refusal of nodes that have seen a newer version, and tells the keeper and the caller's hook.
+func (b *Backend) outdated() error {
+	b.keeper.notify()
+	if b.config.Hooks.Outdated != nil {
+		b.config.Hooks.Outdated()
+	}
+	return b.versionError()
+}
+
 // versionError is the refusal of nodes that have seen a newer version.
 func (b *Backend) versionError() error {
 	if b.config.Topology != nil {

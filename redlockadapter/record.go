@@ -58,8 +58,7 @@ func (b *Backend) checkRead(errs []error) error {
 	answered := 0
 	for _, err := range errs {
 		if errors.Is(err, engine.ErrVersion) {
-			b.keeper.notify()
-			return b.versionError()
+			return b.outdated()
 		}
 		if err == nil {
 			answered++
@@ -192,7 +191,7 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	}
 	switch {
 	case errors.Is(err, engine.ErrVersion):
-		b.keeper.notify()
+		_ = b.outdated()
 	case err == nil && broken:
 		err = notHeld(resource, token)
 	case err == nil:

@@ -131,8 +131,7 @@ func (r *renewal) await(ctx context.Context) error {
 		return fmt.Errorf("%w: on %d of %d Redis nodes another attempt took the lock, or the lease was released",
 			engine.ErrTaken, r.answers.Lost, len(b.nodes))
 	case r.newVersion > 0:
-		b.keeper.notify()
-		return b.versionError()
+		return b.outdated()
 	}
 	return fmt.Errorf("%w: %d of %d Redis nodes renewed the lease, %d are needed: %w",
 		engine.ErrUncertain, r.answers.Extended, len(b.nodes), b.quorum, r.err)

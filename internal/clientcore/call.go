@@ -138,8 +138,12 @@ func (a *Call) failed(err error) (ended []*Grant) {
 
 // again reports whether the call continues after err. A call that does not wait for the
 // lock is retried for FailoverTime: otherwise each failover of the service, or of its Redis
-// nodes, would be an error for the caller.
+// nodes, would be an error for the caller. A call that waits is never answered that the lock is held, unless its
+// attempt has ended: it was broken before the answer arrived, or the caller was stopped for too long. It makes another.
 func (a *Call) again(err error, elapsed time.Duration) bool {
+	if !a.Try && Matches(err, engine.ErrHeld) {
+		return true
+	}
 	return !Final(err) && !(a.Try && (elapsed >= FailoverTime || !Transient(err) && !Matches(err, engine.ErrLost)))
 }
 

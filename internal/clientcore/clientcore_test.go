@@ -183,10 +183,20 @@ func TestUnansweredAttempt(t *testing.T) {
 func TestRefusedAttemptIsNotReleased(t *testing.T) {
 	c := newClient(t)
 	a := c.call("a")
+	a.Try = true
 	s := a.Session()
 	require.False(t, c.Failed(a, c.now, engine.ErrHeld, false).Again)
 	c.Leave(a, c.now)
 	require.Empty(t, s.Step(c.now).Release)
+}
+
+// An attempt can end while its call waits: it was granted and broken before the answer arrived, or the caller was
+// stopped until its place was lost. The call makes another attempt.
+func TestWaitingCallOutlivesItsAttempt(t *testing.T) {
+	c := newClient(t)
+	a := c.call("a")
+	require.True(t, c.Failed(a, c.now, engine.ErrHeld, false).Again)
+	require.EqualValues(t, 2, c.ask(a).Nonce)
 }
 
 // The loss of a session ends its grants, and the call goes on in a new session.

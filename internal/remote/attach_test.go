@@ -25,7 +25,7 @@ const manyLeases = 1001
 // with a short TTL, and from now on member 1 leads. attached is called at the first attach there:
 // none is answered. All leases must outlast what the test does.
 func onLargeSession(t *testing.T, leases int, ttl time.Duration, attached func(c *cluster),
-	test func(t *testing.T, c *cluster, client *lease.Client)) {
+	test func(t *testing.T, c *cluster, client *lease.Client), change ...func(*lease.Policy)) {
 	t.Helper()
 	onCluster(t, engine.Correctness, func(t *testing.T, c *cluster, _ *lease.Client) {
 		var mu sync.Mutex
@@ -62,8 +62,12 @@ func onLargeSession(t *testing.T, leases int, ttl time.Duration, attached func(c
 		}
 		b, err := remote.New(c.addresses(), c.network.config())
 		require.NoError(t, err)
+		policy := lease.Policy{Mode: engine.Correctness, TTL: ttl}
+		for _, f := range change {
+			f(&policy)
+		}
 		client, err := lease.New(b, lease.WithOnClose(func(context.Context) error { return b.Close() }),
-			lease.WithPolicies(lease.Policy{Mode: engine.Correctness, TTL: ttl}))
+			lease.WithPolicies(policy))
 		require.NoError(t, err)
 		c.clients = append(c.clients, client)
 		var held []*lease.Lease
@@ -142,18 +146,54 @@ func TestRenewalsLeaveAMemberThatAnswersNoAttach(t *testing.T) {
 	onLargeSession(t, 1, 6*time.Second, func(c *cluster) { c.elect(2) }, func(*testing.T, *cluster, *lease.Client) {})
 }
 
+// So it is if renewals are so frequent that each of them has a small part of the TTL.
+func TestFrequentRenewalsLeaveAMemberThatAnswersNoAttach(t *testing.T) {
+	onLargeSession(t, 1, 10*time.Second, func(c *cluster) { c.elect(2) }, func(*testing.T, *cluster, *lease.Client) {},
+		func(p *lease.Policy) { p.Renew = 900 * time.Millisecond })
+}
+
+// Renewals also leave it while other calls, each too short for the answer, attach one after the other.
+func TestRenewalsLeaveAMemberWhileOthersAttach(t *testing.T) {
+	onLargeSession(t, 1, 10*time.Second, func(c *cluster) { c.elect(2) }, takeTurns)
+}
+
+// An attach extends the session, so a lease that is granted right after it lasts from then on.
+func TestAttachExtendsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answer = func(op *pb.Operation) *pb.Answer {
+			if op.GetRenew() != nil {
+				return nil // the stream ends
+			}
+			return &pb.Answer{Token: 1, Mode: wire.ModeText(engine.Correctness)}
+		}
+		clock := engine.MonotonicClock()
+		s, err := backend(t, network.config(), m).Open(limited(t), engine.SessionConfig{ID: engine.NewSessionID(),
+			TTL: time.Minute, Clock: clock})
+		require.NoError(t, err)
+		time.Sleep(50 * time.Second)
+		attached := clock.Now()
+		_, err = s.Renew(limited(t))
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		grant, err := s.Acquire(limited(t), request)
+		require.NoError(t, err)
+		require.Zero(t, attached.Since(grant.Sent))
+	})
+}
+
 // A renewal that has little time left for its attach does not close the connection: the next one needs it.
 func TestShortRenewalKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newNetwork()
-		m, _ := network.start(t, "member:7420")
+		m, h := network.start(t, "member:7420")
 		broken := true
 		m.set(func() {
 			m.answer = func(op *pb.Operation) *pb.Answer {
 				switch {
 				case op.GetAttach() != nil:
 					m.mu.Unlock()
-					time.Sleep(300 * time.Millisecond)
+					time.Sleep(400 * time.Millisecond)
 					m.mu.Lock()
 				case op.GetRenew() != nil && broken:
 					broken = false
@@ -172,7 +212,9 @@ func TestShortRenewalKeepsItsConnection(t *testing.T) {
 			return err
 		}
 		require.Error(t, renew(time.Minute))
-		require.Error(t, renew(200*time.Millisecond))
+		h.stop()
+		time.AfterFunc(700*time.Millisecond, h.resume)
+		require.Error(t, renew(time.Second))
 		streams := m.opened()
 		require.NoError(t, renew(time.Minute))
 		require.Equal(t, streams, m.opened())

@@ -92,7 +92,8 @@ func (c *connector) try(ctx context.Context, call func(*connection) error) (*con
 		err = rejected // the call failed because the connection was closed
 	}
 	var migrating *engine.MigratingError
-	if c.anyMember && wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
+	uncertain := errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil
+	if c.anyMember && (wire.KindOf(err).Code == wire.CodeUnavailable || uncertain) && !errors.As(err, &migrating) {
 		c.moveOn(conn)
 	}
 	return conn, err
@@ -173,7 +174,7 @@ func (c *connector) fellSilent(conn *connection) {
 }
 
 // moveOn makes the next call use another member, because this one cannot serve.
-// Calls that are under way on the connection continue.
+// Operations that are under way on the connection continue.
 func (c *connector) moveOn(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,7 +95,13 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 	}
 	op := e.operation(ctx, leases[0].Session)
 	op.other, op.urgent = &pb.Operation{Call: &pb.Operation_Renew{Renew: message}}, true
-	answer, err := e.send(ctx, &op)
+	var answer wire.Answer
+	err := e.connector.do(ctx, func(c *connection) (err error) {
+		if answer, err = c.do(ctx, &op); err == nil && len(answer.Full.GetHolds())+len(answer.Full.GetLost()) < len(leases) {
+			e.moveOn(c) // perhaps only this member cannot reach the Redis nodes
+		}
+		return err
+	})
 	if err != nil {
 		if errors.Is(err, engine.ErrLost) { // the error is not about one of the leases
 			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -129,6 +131,40 @@ func TestMemberThatCannotServeIsReplaced(t *testing.T) {
 	for range 10 {
 		_, err := e.Acquire(bounded(t), engine.NewSessionID(), ttl, request)
 		require.NoError(t, err, "and stays in use")
+	}
+}
+
+// So is a member that does not confirm renewals or releases, such as one without a route to the Redis nodes.
+func TestMemberThatConfirmsNothingIsReplaced(t *testing.T) {
+	held := engine.Held{Session: engine.NewSessionID(), Nonce: 1, Token: 2}
+	for name, ask := range map[string]func(context.Context, *remote.Efficiency) error{
+		"renew":   func(ctx context.Context, e *remote.Efficiency) error { return e.Renew(ctx, []engine.Held{held})[0] },
+		"release": func(ctx context.Context, e *remote.Efficiency) error { return e.Release(ctx, held) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := newNetwork()
+				a, _ := network.start(t, "a:7420")
+				b, _ := network.start(t, "b:7420")
+				var first atomic.Pointer[member] // that was used
+				for _, m := range []*member{a, b} {
+					m.answer = func(op *pb.Operation) *pb.Answer {
+						if first.CompareAndSwap(nil, m); first.Load() != m {
+							return &pb.Answer{Holds: []*pb.Hold{{Nonce: 1, Token: 2}}}
+						}
+						if op.GetRelease() != nil {
+							return fails(engine.ErrUncertain)(op)
+						}
+						return &pb.Answer{}
+					}
+				}
+				e := backend(t, network.config(), a, b).Efficiency()
+				require.ErrorIs(t, ask(limited(t), e), engine.ErrUncertain)
+				time.Sleep(2 * time.Second)
+				_ = ask(limited(t), e)
+				require.NoError(t, ask(limited(t), e))
+			})
+		})
 	}
 }
 

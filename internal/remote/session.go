@@ -83,8 +83,15 @@ func (s *session) unregister(c *connection) {
 // send sends an operation to the leader, on a connection on which the session is
 // attached.
 func (s *session) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
+	var urgent engine.Instant
+	if deadline, limited := ctx.Deadline(); limited && op.urgent {
+		// It may spend most of its time on connecting. The next one then attaches on this connection at once.
+		now := s.config.Clock.Now()
+		left := deadline.Sub(now.Time())
+		urgent = now.Add(left - min(left/2, s.config.TTL/6))
+	}
 	err = s.backend.do(ctx, func(c *connection) error {
-		if err := s.attach(ctx, c, op.urgent); err != nil {
+		if err := s.attach(ctx, c, urgent); err != nil {
 			return err
 		}
 		answer, err = c.do(ctx, op)
@@ -112,16 +119,21 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long; a session with more than largeSession leases needs its answer within a third of its TTL. urgent is that of the
-// operation behind it.
-func (s *session) attach(ctx context.Context, c *connection, urgent bool) error {
+// long; a session with more than largeSession leases needs its answer within a third of its TTL. An attach that begins
+// before urgent must be answered before the deadline of ctx, or the connection is closed.
+func (s *session) attach(ctx context.Context, c *connection, urgent engine.Instant) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
+	sent := s.config.Clock.Now()
+	isUrgent := !urgent.IsZero() && sent.Until(urgent) > 0
 	select {
 	case s.attaching <- struct{}{}:
 		defer func() { <-s.attaching }()
 	case <-ctx.Done():
+		if isUrgent && errors.Is(ctx.Err(), context.DeadlineExceeded) { // others attach, and get no answer either
+			s.backend.abandon(c, "", ErrSilent)
+		}
 		return context.Cause(ctx)
 	}
 	if attached, err := s.isAttached(c); attached || err != nil {
@@ -133,9 +145,8 @@ func (s *session) attach(ctx context.Context, c *connection, urgent bool) error 
 	s.register(c)
 	op := s.backend.operation(ctx, s.config.ID)
 	op.limit <<= min(s.unanswered, maxDoublings)
-	// A renewal may have spent most of its time on connecting. The next one attaches on this connection at once.
-	deadline, limited := ctx.Deadline()
-	op.urgent = urgent && (!limited || deadline.Sub(s.config.Clock.Now().Time()) >= s.config.TTL/6)
+	sent = s.config.Clock.Now()
+	op.urgent = !urgent.IsZero() && sent.Until(urgent) > 0
 	if len(before) > largeSession {
 		op.quiet = min(op.limit, s.config.TTL/3)
 	}
@@ -162,6 +173,9 @@ func (s *session) attach(ctx context.Context, c *connection, urgent bool) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attached = c
+	if sent.Since(s.sent) > 0 {
+		s.sent = sent // the leader has extended the session
+	}
 	if s.over != nil { // it ended in the meantime
 		s.unregister(c)
 	}

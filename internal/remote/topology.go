@@ -21,6 +21,10 @@ const (
 	// maxTopologyPause.
 	minTopologyPause = 50 * time.Millisecond
 	maxTopologyPause = 2 * time.Second
+	// While the topology stays the same, the pause between two changes of the followed member that callers ask for grows
+	// from minRefreshPause to maxRefreshPause: a migration can wait for the holders of its locks for hours.
+	minRefreshPause = time.Second
+	maxRefreshPause = 30 * time.Second
 )
 
 // topologyWatch follows the topology that any member publishes. It starts on first
@@ -39,6 +43,9 @@ type topologyWatch struct {
 	rejected map[string]error   // members that did not know the caller since the last answer
 	failed   error              // why the last member that was asked sent no topology
 	restart  context.CancelFunc // ends the stream, so that another member is asked
+
+	refreshed    engine.Instant // the last refresh
+	refreshPause time.Duration  // until the next one; 0 after a change of current
 }
 
 func newTopologyWatch(s *settings) *topologyWatch {
@@ -131,11 +138,18 @@ func cause(err error) string {
 }
 
 // RefreshTopology follows another member from now on. Call it when an answer shows
-// that the known topology is stale.
+// that the known topology is stale. It does nothing if another member was followed a moment ago.
 func (b *Backend) RefreshTopology() {
-	b.topology.mu.Lock()
-	defer b.topology.mu.Unlock()
-	b.topology.restart()
+	w := b.topology
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.settings.clock.Now()
+	if w.refreshPause > 0 && now.Since(w.refreshed) < w.refreshPause {
+		return
+	}
+	w.refreshed = now
+	w.refreshPause = min(max(2*w.refreshPause, minRefreshPause), maxRefreshPause)
+	w.restart()
 }
 
 // read returns the newest topology, and a channel that is closed when it changes.
@@ -247,6 +261,8 @@ func (w *topologyWatch) update(topology engine.Topology) {
 			return
 		}
 		topology.User = user
+	} else {
+		w.refreshPause = 0
 	}
 	w.known, w.current = true, topology
 	w.notify()

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,37 @@ func TestRefreshTopologyFollowsAnotherMember(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), next.Version)
 	require.Zero(t, stuck.watchers())
+}
+
+// Callers that wait for a change ask again and again. They do not keep the client from following a member.
+func TestRefreshTopologyIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.topology = version(1)
+		service := backend(t, network.config(), m)
+		require.NoError(t, service.AwaitTopology(limited(t)))
+		followed := func() (times int) {
+			time.Sleep(500 * time.Millisecond)
+			m.set(func() { times = m.topologies })
+			return times
+		}
+		for range 10 {
+			service.RefreshTopology()
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, 2, followed())
+		for range 60 {
+			service.RefreshTopology()
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 7, followed(), "after 1, 2, 4, 8, 16 and 30 seconds")
+		m.set(func() { m.topology = version(2) })
+		_, err := service.NextTopology(limited(t), 1)
+		require.NoError(t, err)
+		service.RefreshTopology()
+		require.Equal(t, 8, followed(), "a change ends the pause")
+	})
 }
 
 // The user is not a part of the version: it is taken from a member that is behind, but not
