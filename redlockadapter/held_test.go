@@ -95,6 +95,27 @@ func TestLeaseOnABareQuorumIsNotDenied(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// While a node is silent, an attempt that was not granted can have the token of a lease on another node. It does not
+// hide the lease: a caller that finds the attempt of another user would tell the holder that nothing is held.
+func TestAbandonedAttemptHidesNoLease(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	ctx := testContext(t)
+	first, second := f.backend(t), f.backend(t)
+	held, err := first.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
+	require.NoError(t, err)
+	for node := range 3 { // later, nobody tells them about the lease
+		waitFor(t, func() bool { return f.record(t, node, "a")["token"] == held.Token.String() })
+	}
+	life, err := f.client(t, 0).Get(ctx, "{leased}:life").Result()
+	require.NoError(t, err)
+	require.NoError(t, f.client(t, 0).HSet(ctx, "{leased}:"+life+":lock:a", "nonce", held.Name+".other").Err())
+	f.servers[1].Kill()
+	perhaps, err := second.Find(ctx, "a", held.Token)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.Empty(t, perhaps)
+}
+
 // A process that ended in the middle of an attempt can leave it on fewer nodes than a quorum. Another process that
 // repeats the attempt finds it there and releases it: otherwise the attempt would be refused by itself.
 func TestPartialAttemptIsFound(t *testing.T) {

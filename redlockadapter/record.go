@@ -105,7 +105,7 @@ func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h e
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does
 // not hold the lock with this token, and engine.ErrUnavailable if that cannot be told: if some nodes have
-// the lease, it is returned with the error.
+// the lease, it is returned with the error, unless they name several attempts.
 func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.Held, error) {
 	found, err := b.records(ctx, resource)
 	if err != nil {
@@ -117,8 +117,13 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 	}
 	have := 0
 	for _, r := range found {
-		if !ok && r.Name != "" && r.Token == token {
-			h, have = leaseOf(r.Name, r.Details, resource), have+1
+		if ok || r.Name == "" || r.Token != token {
+			continue
+		}
+		if have++; have > 1 && h.Name != r.Name {
+			h = engine.Held{} // another attempt, which was not granted, has the token on some nodes
+		} else {
+			h = leaseOf(r.Name, r.Details, resource)
 		}
 	}
 	if have > 0 && have+len(b.nodes)-len(found) >= b.quorum {

@@ -124,7 +124,13 @@ func keepRenewing(ctx context.Context, renew func(context.Context) (*pb.RenewRes
 	var expires time.Time
 	for {
 		before := time.Now()
-		got, err := renew(ctx)
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if ttl > 0 {
+			limited, cancel = context.WithDeadline(ctx, expires)
+		}
+		got, err := renew(limited)
+		late := limited.Err() != nil
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // a signal ended it
@@ -133,7 +139,7 @@ func keepRenewing(ctx context.Context, renew func(context.Context) (*pb.RenewRes
 				return fmt.Errorf("read the TTL of the answer: %w", err)
 			}
 			expires = before.Add(ttl)
-		case temporary(err) && ttl > 0 && time.Now().After(expires):
+		case ttl > 0 && (late || temporary(err) && time.Now().After(expires)):
 			return &codeError{wire.ExitLost, fmt.Errorf("the lease was not renewed within its TTL of %v, so consider it "+
 				"lost: %w", ttl, err)}
 		case !temporary(err) || ttl == 0:

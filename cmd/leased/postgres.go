@@ -137,6 +137,9 @@ type postgresMove struct {
 	wait     time.Duration
 }
 
+// exportTime bounds the calls of an export to the database. It is shorter than the time for which hold has the lock.
+const exportTime = 20 * time.Second
+
 // moved is the outcome of a move.
 type moved struct {
 	Resource string        `json:"resource"`
@@ -206,29 +209,31 @@ func setUpPostgresImport(c *cobra.Command) {
 }
 
 // setUpPostgresExport moves a lock from the database to the service, if the service grants
-// larger tokens.
+// larger tokens. It holds the lock at the service meanwhile, so there is no other export of the lock.
 func setUpPostgresExport(c *cobra.Command) {
 	moveCommand(c, "service", func(ctx context.Context, m *postgresMove, backend *postgres.Backend,
 		resource string) (done moved, err error) {
-		last, closed, err := backend.CloseLock(ctx, fencing.Resource(resource))
-		if err != nil {
-			return done, err
-		}
 		err = m.hold(ctx, resource, func(token fencing.Token) error {
-			if token > last {
+			ctx, cancel := context.WithTimeout(ctx, exportTime)
+			defer cancel()
+			last, closed, err := backend.CloseLock(ctx, fencing.Resource(resource))
+			if err == nil && token > last {
 				done = moved{resource, last, token}
 				return nil
 			}
-			return &codeError{wire.ExitRefused,
-				fmt.Errorf("the tokens of the service are too small: it grants %d, and the database has granted up to %d; "+
-					"raise those of the service by 2^32 with `leased snapshot save FILE` and `leased snapshot restore FILE "+
-					"--yes`, which ends all leases "+
-					"in correctness mode, and export again", token, last)}
+			if err == nil {
+				err = &codeError{wire.ExitRefused,
+					fmt.Errorf("the tokens of the service are too small: it grants %d, and the database has granted up to %d; "+
+						"raise those of the service by 2^32 with `leased snapshot save FILE` and `leased snapshot restore FILE "+
+						"--yes`, which ends all leases in correctness mode, and export again", token, last)}
+			}
+			if closed { // a lock that an earlier export has closed may have been moved: the service may grant it
+				undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTime)
+				defer cancel()
+				err = errors.Join(err, backend.Break(undo, fencing.Resource(resource), last))
+			}
+			return err
 		})
-		// A lock that an earlier export has closed may have been moved: the service may grant it.
-		if err != nil && closed {
-			err = errors.Join(err, backend.Break(context.WithoutCancel(ctx), fencing.Resource(resource), last))
-		}
 		return done, err
 	})
 }

@@ -158,7 +158,6 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		err = context.Cause(before)
 	}
 	stop() // from now on the command gets all signals
-	signal.Notify(signals, syscall.SIGWINCH)
 	var env []string
 	if err == nil && f.signed {
 		env, err = signedEnviron(ctx, l)
@@ -175,6 +174,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		TTL: f.ttl, Grace: f.grace, Signals: signals,
 		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand},
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
+	signal.Notify(signals, syscall.SIGWINCH)
 	began := time.Now()
 	result, err := command.Run(l)
 	const signaled = 128 // an exit code from here on: somebody stopped the command

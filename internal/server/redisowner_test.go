@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -96,6 +97,10 @@ func testTriedTokens(t *testing.T, address, alices, bobs string, nodes []*testse
 	nodes[1].Kill()
 	code, answer := postAs(t, address, bobs, "/v1/renew", name)
 	require.Equal(t, http.StatusNotFound, code, "%v", answer)
+	right := regexp.MustCompile(`token \d+`).ReplaceAllString(fmt.Sprint(answer), "token N")
+	_, answer = postAs(t, address, bobs, "/v1/renew", `{"resource":"fast/bare","token":99}`)
+	wrong := regexp.MustCompile(`token \d+`).ReplaceAllString(fmt.Sprint(answer), "token N")
+	require.Equal(t, wrong, right)
 	code, answer = postAs(t, address, alices, "/v1/renew", name)
 	require.Equal(t, http.StatusServiceUnavailable, code, "%v", answer)
 }

@@ -102,6 +102,13 @@ func TestReleaseWaitsForTheFirstAcquire(t *testing.T) {
 	require.NoError(t, acquiring.Commit(testserver.Context(t)))
 	require.True(t, released())
 	require.Zero(t, value[int](t, pool, holdersA))
+
+	acquiring = transaction(t, pool, pgx.ReadCommitted,
+		"SELECT leased_acquire(ARRAY['a', 'b', 'c'], 's', '1 min', 'an attempt for a set')")
+	released = meanwhile[bool](t, pool, "SELECT released FROM leased_release(ARRAY['b'], 'an attempt for a set')")
+	require.NoError(t, acquiring.Commit(testserver.Context(t)))
+	require.True(t, released())
+	require.Zero(t, value[int](t, pool, "SELECT count(*) FROM leased_list()"))
 }
 
 // A transaction whose snapshot is older than the release of an attempt does not grant the attempt.
@@ -232,13 +239,16 @@ func TestOlderSnapshotsLeaveNoPlace(t *testing.T) {
 	)
 	for _, next := range []string{"SELECT", queueN} {
 		for _, granted := range []bool{false, true} {
-			pool := database(t, shared.Get(t).DSN)
+			pool, left := database(t, shared.Get(t).DSN), "1 min"
+			if granted {
+				left = "3 s"
+			}
 			do(t, pool, acquireA, queueSet, "UPDATE leased_waiters SET expires = clock_timestamp()",
-				"UPDATE leased_locks SET expires = clock_timestamp() + interval '1 s' WHERE resource = 'a'")
+				"UPDATE leased_locks SET expires = clock_timestamp() + interval '"+left+"' WHERE resource = 'a'")
 			tx := transaction(t, pool, pgx.RepeatableRead, "SELECT FROM leased_locks")
 			do(t, pool, queueA)
 			if granted {
-				pass(t, pool, "1 s")
+				pass(t, pool, left)
 				run(t, tx.Conn(), queueA)
 				require.NoError(t, tx.Commit(ctx))
 				do(t, pool, next, releaseW)

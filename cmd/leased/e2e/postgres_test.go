@@ -71,6 +71,23 @@ func TestPostgresCommands(t *testing.T) {
 	fails(2, "needs the lock service", "top", "--once", "--sort", "rate")
 }
 
+// A lease whose row another transaction keeps is reported as lost when its TTL has passed.
+func TestPostgresRenewalWaitsForARow(t *testing.T) {
+	t.Parallel()
+	dsn, conn := database(t)
+	env := []string{"LEASED_POSTGRES=" + dsn}
+	token := tokenOf(t, env, "a", "--ttl", "10s")
+	p := start(t, env, leased, "renew", "a", "--token", token, "--keep-alive")
+	p.says("for 10s")
+	tx, err := conn.Begin(testserver.Context(t))
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(testserver.Context(t), "SELECT FROM leased_locks WHERE resource = 'a' FOR UPDATE")
+	require.NoError(t, err)
+	require.Equal(t, 121, p.code(), &p.output)
+	p.says("consider it lost")
+}
+
 // A command says what is wrong with the database, or that it needs a service.
 func TestPostgresErrors(t *testing.T) {
 	t.Parallel()
@@ -160,6 +177,9 @@ func TestPostgresMove(t *testing.T) {
 	must(append([]string{"snapshot", "restore", file, "--yes"}, service...)...)
 	must(append([]string{"postgres", "export", "a"}, both...)...)
 	must(append([]string{"postgres", "export", "a"}, both...)...) // an interrupted move is repeated
+	_, other := single(t)
+	code, out = run("postgres", "export", "a", "--postgres", dsn, "--endpoint", other)
+	require.Equal(t, 124, code, "another service, whose tokens are too small: %s", out)
 	take(service...)
 	moved := tokenOf(t, nil, append([]string{"a"}, service...)...)
 	code, out = run(append([]string{"postgres", "export", "a", "--wait", "100ms"}, both...)...)

@@ -122,7 +122,7 @@ func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fenc
 		return engine.Held{}, err
 	}
 	held, err := backend.Find(ctx, name, token)
-	if held.Name != "" && !auth.Owns(ctx, held.User) {
+	if errors.Is(err, engine.ErrNotHeld) || held.Name != "" && !auth.Owns(ctx, held.User) {
 		return engine.Held{}, notHeld(ctx, string(name), uint64(token))
 	}
 	return held, err

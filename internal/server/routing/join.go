@@ -60,7 +60,7 @@ func (m *membership) Promote(ctx context.Context, id string, applied uint64) err
 // call calls the leader that was named last, or the seeds in turn, until one
 // answers or ctx ends. All calls are idempotent.
 func (m *membership) call(ctx context.Context, method string, request, response proto.Message) error {
-	rejected := 0 // seeds in a row that do not know the user; some may know it already
+	rejected := 0 // refusals of the user since the last answer; some members may know it already
 	for n := 0; ; n++ {
 		address := m.leader
 		if address == "" {
@@ -74,7 +74,7 @@ func (m *membership) call(ctx context.Context, method string, request, response 
 		case err == nil:
 			return nil
 		case errors.As(err, &notLeader):
-			m.leader, rejected = notLeader.Leader, 0
+			m.leader = notLeader.Leader
 		case errors.Is(err, wire.ErrUnauthenticated) && rejected+1 < len(m.seeds):
 			m.leader, rejected = "", rejected+1
 		case errors.Is(err, wire.ErrUnauthenticated):

@@ -99,6 +99,17 @@ func TestCallFailsWhenContextEnds(t *testing.T) {
 	}
 }
 
+// A leader that does not know the user of a joining member ends the call, although the followers know the user.
+func TestCallOfAUserThatTheLeaderDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	leader, _ := startFakeMember(t, wire.ErrUnauthenticated)
+	one, _ := startFakeMember(t, &wire.NotLeaderError{Leader: leader})
+	another, _ := startFakeMember(t, &wire.NotLeaderError{Leader: leader})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.ErrorContains(t, calls["add"](ctx, newMembership(one, another)), "secret-file")
+}
+
 // A call follows the address of the leader in a not-leader error.
 func TestCallFollowsLeader(t *testing.T) {
 	t.Parallel()

@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS leased_waiters (
 CREATE UNIQUE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner, resource);
 CREATE SEQUENCE IF NOT EXISTS leased_tickets;
 
--- Attempts that have ended, and of which another acquire may still arrive. They are removed
--- after an hour.
+-- Attempts that have ended, and of which another acquire may still arrive. Releases at READ COMMITTED remove
+-- those of more than an hour ago.
 CREATE TABLE IF NOT EXISTS leased_ended (
     attempt text,
     owner   text, -- the role that ended it

@@ -41,6 +41,8 @@ CREATE OR REPLACE FUNCTION leased_release(resources text[], attempt text, rememb
     OUT released boolean, OUT next_attempt text, OUT next_token bigint) LANGUAGE plpgsql AS $$
 DECLARE
     queued boolean;
+    names  text[] := '{}';
+    more   text[];
 BEGIN
     UPDATE leased_locks l SET expires = NULL, remembered = CASE WHEN $3 THEN clock_timestamp() ELSE l.remembered END WHERE cardinality($1) = 1 AND l.resource = $1[1] AND l.attempt = $2 AND l.owner = session_user
         AND l.resources IS NULL AND l.expires > clock_timestamp() RETURNING l.queued INTO queued;
@@ -49,8 +51,13 @@ BEGIN
         IF coalesce(cardinality($1), 0) NOT BETWEEN 1 AND 64 OR (octet_length($2) BETWEEN 16 AND 128) IS NOT TRUE THEN
             RAISE EXCEPTION 'leased_release needs 1 to 64 resources, and an attempt of 16 to 128 bytes' USING ERRCODE = 'LL002';
         END IF;
-        released := leased_end(ARRAY(SELECT unnest($1) UNION ALL SELECT w.resource FROM leased_waiters w WHERE w.attempt = $2 AND w.owner = session_user
-            UNION ALL SELECT unnest(k.resources) FROM leased_locks k WHERE k.resource = ANY ($1) AND k.attempt = $2 AND k.owner = session_user), $2, session_user) > 0;
+        LOOP -- an acquire that was not committed yet may have taken more locks
+            more := ARRAY(SELECT unnest($1) UNION ALL SELECT w.resource FROM leased_waiters w WHERE w.attempt = $2 AND w.owner = session_user
+                UNION ALL SELECT unnest(k.resources) FROM leased_locks k WHERE k.resource = ANY ($1) AND k.attempt = $2 AND k.owner = session_user);
+            EXIT WHEN more <@ names;
+            names := more;
+            released := leased_end(names, $2, session_user) > 0 OR released;
+        END LOOP;
     ELSIF queued THEN
         SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;

@@ -314,6 +314,22 @@ def test_answered_attempt_is_not_repeated() -> None:
     steps.close()
 
 
+def test_other_calls_without_an_answer() -> None:
+    """A call without an answer that did not carry the name of the attempt does not have it repeated."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    call = steps.send({"sessionId": "s", "ttl": "10s"})
+    assert isinstance(call, Call) and "attempt" not in call.body
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    assert isinstance(next(steps), Call)
+    first = steps.throw(from_answer({"code": "mode-mismatch", "resource": "a", "mode": "efficiency"}))
+    assert isinstance(steps.throw(from_answer({"code": "unavailable"})), Pause)
+    second = next(steps)
+    assert isinstance(first, Call) and isinstance(second, Call) and first.body["attempt"] != second.body["attempt"]
+    steps.close()
+
+
 def test_members_that_disagree_about_a_mode() -> None:
     """A member that has missed a migration does not make a set look as if its locks had two modes."""
     core = Core("h", 10.0, lambda grant: None, lambda: None)

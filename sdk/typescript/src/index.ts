@@ -240,6 +240,7 @@ export class LockManager implements AsyncDisposable {
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
     for (;;) {
       this.checkOpen();
+      let named = false; // the call under way carries the name of the attempt
       try {
         options.signal?.throwIfAborted();
         const mode = this.modes.get(name) ?? "correctness";
@@ -263,9 +264,11 @@ export class LockManager implements AsyncDisposable {
         const sent = new Instant();
         if (session) session.acquires++;
         const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
+        named = !session;
         const call = this.transport.call("acquire", body, time, options.signal);
         const answer = await call.finally(() => session && session.acquires--);
-        attempt = randomBytes(16).toString("hex"); // a grant that is not used is released: a copy would return it
+        // A grant that is not used is released: a copy would return it.
+        [attempt, silent, named] = [randomBytes(16).toString("hex"), false, false];
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
         if (options.signal?.aborted) { // its reason may be the LeaseLost of another lease
@@ -294,7 +297,7 @@ export class LockManager implements AsyncDisposable {
         } else {
           doubt ||= error instanceof Uncertain || !(error instanceof LeasedError);
           const answered = error instanceof LeasedError && "code" in error.details;
-          silent ||= !answered && !(error instanceof Unavailable);
+          silent ||= named && !answered && !(error instanceof Unavailable);
           // The member that answers an attempt in efficiency mode with an error withdraws it, perhaps later.
           if (answered && !silent) attempt = randomBytes(16).toString("hex");
           if (!retryable(error) || late) {

@@ -204,6 +204,7 @@ class Core:
         switched: object = None  # the lock of which the service has just named another mode
         while True:
             self._check_open()
+            named = False  # the call under way carries the name of the attempt
             try:
                 body = wanted.body(self.holder or f"{socket.gethostname()}:{os.getpid()}")  # of a forked child, too
                 body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], "correctness")
@@ -220,8 +221,10 @@ class Core:
                 body["wait"] = format_duration(left)
                 sent = Instant.now()
                 limit = min(min(WAIT, left) + ANSWER, max(1.0, wanted.rest(began, ttl)))
+                named = session is None
                 answer = yield from self._ask(Call("acquire", body, limit), session, nonce)
-                attempt = secrets.token_hex(16)  # a grant that is not used is released: a copy would return it
+                # A grant that is not used is released: a copy would return it.
+                attempt, silent, named = secrets.token_hex(16), False, False
                 return (yield from self._granted(answer, sent, session, nonce))
             except ModeMismatch as error:
                 if wanted.mode or not error.mode or switched and wanted.rest(began, ttl) < 0:
@@ -250,7 +253,7 @@ class Core:
                 failures += 1
                 doubt = doubt or isinstance(error, Uncertain) and session is not None
                 answered = "code" in error.details
-                silent = silent or isinstance(error, Uncertain) and not answered
+                silent = silent or named and isinstance(error, Uncertain) and not answered
                 if answered and not silent:
                     attempt = secrets.token_hex(16)
                 if wanted.rest(began, ttl) < 0:
