@@ -203,7 +203,7 @@ func (a *admission) admits(rpc raft.RPC) bool {
 		reject(rpc, ErrStopped)
 		return false
 	}
-	a.committed.observe(rpc.Command)
+	a.committed.observe(rpc.Command, a.node.config.Clock.Now())
 	a.node.followed.observe(rpc.Command)
 	return true
 }

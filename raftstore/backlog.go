@@ -1,36 +1,59 @@
 package raftstore
 
 import (
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease/engine"
 )
+
+// maxReportAge is how long heartbeats may arrive without a report of the commit index. A leader reports it at least
+// every 100 ms, unless it waits longer and longer after a member could not be reached.
+const maxReportAge = 2 * time.Second
 
 // committedIndex is the largest index that a leader has reported as committed. The commit
 // index of the Raft library does not exceed the local log, so that it does not show how
 // far the log itself is behind.
-type committedIndex struct{ index atomic.Uint64 }
+type committedIndex struct {
+	mu       sync.Mutex
+	index    uint64
+	reported engine.Instant // the last report
+	contact  engine.Instant // the last request of a leader
+}
 
 // observe takes the index from a request of a leader. Heartbeats have none.
-func (c *committedIndex) observe(command any) {
+func (c *committedIndex) observe(command any, now engine.Instant) {
 	var reported uint64
 	switch request := command.(type) {
 	case *raft.AppendEntriesRequest:
 		reported = request.LeaderCommitIndex
 	case *raft.InstallSnapshotRequest:
 		reported = request.LastLogIndex
+	default:
+		return
 	}
-	for {
-		known := c.index.Load()
-		if reported <= known || c.index.CompareAndSwap(known, reported) {
-			return
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contact = now
+	if reported > 0 {
+		c.index, c.reported = max(c.index, reported), now
 	}
 }
 
+// known reports whether the index is up to date, as far as it can be. The caller holds mu.
+func (c *committedIndex) known() bool {
+	return c.contact.IsZero() || !c.reported.IsZero() && c.contact.Since(c.reported) < maxReportAge
+}
+
 // Backlog returns the number of committed entries that this node knows of and has not
-// applied. It counts the entries that the leader still has to send.
-func (n *Node) Backlog() uint64 {
-	committed := max(n.admission.committed.index.Load(), n.raft.CommitIndex())
-	return committed - min(committed, n.raft.AppliedIndex())
+// applied. It counts the entries that the leader still has to send. known is false while a leader is in contact that
+// has not reported its commit index, as after a restart.
+func (n *Node) Backlog() (entries uint64, known bool) {
+	c := &n.admission.committed
+	c.mu.Lock()
+	committed, known := max(c.index, n.raft.CommitIndex()), c.known()
+	c.mu.Unlock()
+	return committed - min(committed, n.raft.AppliedIndex()), known || n.Leads()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
@@ -42,16 +43,44 @@ func TestBacklogCountsEntriesThatWereNotReceived(t *testing.T) {
 		if behind == leader {
 			behind = c.nodes[1]
 		}
-		eventually(t, "no backlog", func() bool { return behind.Backlog() == 0 })
+		eventually(t, "no backlog", func() bool {
+			entries, known := behind.Backlog()
+			return known && entries == 0
+		})
 		victim.Store(raft.ServerID(behind.ID()))
 		const entries = 20
 		for range entries {
 			openSession(t, c.backend(), time.Minute)
 		}
-		eventually(t, "the backlog is known", func() bool { return behind.Backlog() >= entries })
+		eventually(t, "the backlog is known", func() bool { return backlog(behind) >= entries })
 		require.Equal(t, behind.raft.LastIndex(), behind.raft.AppliedIndex(), "it has applied all that it has")
-		require.Zero(t, leader.Backlog())
+		require.Zero(t, backlog(leader))
 		victim.Store(raft.ServerID(""))
-		eventually(t, "it has caught up", func() bool { return behind.Backlog() == 0 })
+		eventually(t, "it has caught up", func() bool { return backlog(behind) == 0 })
 	})
+}
+
+func backlog(n *Node) uint64 {
+	entries, _ := n.Backlog()
+	return entries
+}
+
+// A node that has restarted hears heartbeats before the leader sends entries again, and does not know what it lacks.
+// So does one that could not be reached for a while.
+func TestBacklogIsUnknownUntilTheLeaderReportsIt(t *testing.T) {
+	var c committedIndex
+	now := engine.MonotonicClock().Now()
+	heartbeat, entries := &raft.AppendEntriesRequest{}, &raft.AppendEntriesRequest{LeaderCommitIndex: 7}
+	c.observe(&raft.RequestVoteRequest{}, now)
+	require.True(t, c.known(), "there is no leader")
+	c.observe(heartbeat, now)
+	require.False(t, c.known(), "after a restart")
+	c.observe(entries, now)
+	require.True(t, c.known())
+	c.observe(heartbeat, now.Add(maxReportAge/2))
+	require.True(t, c.known())
+	c.observe(heartbeat, now.Add(time.Minute))
+	require.False(t, c.known(), "after a partition")
+	c.observe(entries, now.Add(time.Minute))
+	require.True(t, c.known())
 }

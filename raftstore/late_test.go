@@ -3,8 +3,11 @@ package raftstore
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -157,6 +160,44 @@ func TestInterruptedInstall(t *testing.T) {
 		c.leader()
 		acquireMany(t, openSameSession(t, c, s), 20, 25)
 		c.agree()
+	})
+}
+
+// Recover goes on behind the snapshot, too.
+func TestRecoverAfterAnInterruptedInstall(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 2, kind)
+		s := openSession(t, c.backend(), time.Hour)
+		acquireMany(t, s, 1, 20)
+		c.agree()
+		leader, follower := c.leader(), c.follower()
+		require.NoError(t, leader.raft.Snapshot().Error())
+		config := c.configs[slices.Index(c.nodes, follower)]
+		require.NoError(t, follower.Close())
+		storage, err := openDisk(config.filled())
+		require.NoError(t, err)
+		last, err := storage.Log.LastIndex()
+		require.NoError(t, err)
+		require.NoError(t, storage.Log.DeleteRange(last-5, last))
+		require.NoError(t, storage.Close())
+		copySnapshot(t, leader.storage, config)
+		_, config.Transport = raft.NewInmemTransport(raft.ServerAddress(config.ID))
+		floor, err := Recover(config)
+		require.NoError(t, err)
+		require.True(t, floor.Newer(leader.Status().LastToken))
+	})
+}
+
+// A snapshot that was not completed is removed at the next start.
+func TestPartialSnapshotsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 1, DefaultLogStore)
+		require.NoError(t, c.nodes[0].Close())
+		partial := filepath.Join(c.configs[0].Dir, "snapshots", "1-2-3.tmp")
+		require.NoError(t, os.MkdirAll(partial, 0o755))
+		c.restart(0)
+		require.NoDirExists(t, partial)
+		c.leader()
 	})
 }
 

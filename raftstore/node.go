@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -157,7 +159,11 @@ func completeInstall(s *Storage) error {
 	if err != nil || last == 0 || last >= saved[0].Index {
 		return err
 	}
-	return s.Log.DeleteRange(first, last)
+	_, whole, err := s.Snapshots.Open(saved[0].ID) // it takes the place of the entries
+	if err != nil {
+		return fmt.Errorf("open the newest snapshot: %w", err)
+	}
+	return errors.Join(whole.Close(), s.Log.DeleteRange(first, last))
 }
 
 func (n *Node) openStorage() (err error) {
@@ -175,11 +181,24 @@ func openDisk(c Config) (*Storage, error) {
 		return nil, err
 	}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, logger)
+	if err == nil {
+		err = removePartialSnapshots(c.Dir)
+	}
 	if err != nil {
 		store.Close()
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
 	return &Storage{Log: store.Log, Stable: store.Stable, Snapshots: snapshots, Close: store.Close}, nil
+}
+
+// removePartialSnapshots removes snapshots that were not completed, because the process ended or the disk was full. The
+// Raft library ignores them and keeps them.
+func removePartialSnapshots(dir string) error {
+	partial, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.tmp"))
+	for _, path := range partial {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
 }
 
 func (n *Node) openTransport() (err error) {

@@ -35,6 +35,9 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, err
 	}
 	defer n.transport.Close()
+	if err := completeInstall(n.storage); err != nil {
+		return 0, fmt.Errorf("recover: %w", err)
+	}
 	if err := n.storage.appendFloor(machine.VersionAt(config.Clock.Now().Time().Unix())); err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}

@@ -145,16 +145,23 @@ func (q *Queue[C]) take() []Operation[C] {
 
 // Size approximates the size of a command in the log.
 func Size(c machine.Command) int {
-	const fixed = 48
-	a, ok := c.(*machine.Acquire)
-	if !ok {
-		return fixed
+	size := 48
+	var metadata map[string]string
+	switch c := c.(type) {
+	case *machine.Acquire:
+		size += len(c.Request.Holder)
+		for _, name := range c.Request.Resources {
+			size += len(name)
+		}
+		metadata = c.Request.Metadata
+	case *machine.Update:
+		metadata = c.Metadata
+	case *machine.Break:
+		size += len(c.Resource)
+	case *machine.EndDelay:
+		size += len(c.Resource)
 	}
-	size := fixed + len(a.Request.Holder)
-	for _, name := range a.Request.Resources {
-		size += len(name)
-	}
-	for key, value := range a.Request.Metadata {
+	for key, value := range metadata {
 		size += len(key) + len(value)
 	}
 	return size

@@ -16,15 +16,20 @@ import (
 // holder and metadata. Otherwise an entry could exceed what the log and the peers accept.
 func TestSizeOfAnEntryCountsWholeRequests(t *testing.T) {
 	long := strings.Repeat("x", 1<<10)
-	for name, request := range map[string]engine.Request{
-		"names": {Nonce: 1, Resources: []fencing.Resource{fencing.Resource("a" + long[1:]),
-			fencing.Resource("b" + long[1:])}},
-		"holder":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Holder: long},
-		"values":   {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{"k": long, "l": long}},
-		"metadata": {Nonce: 1, Resources: []fencing.Resource{"a"}, Metadata: map[string]string{long: "", "y" + long[1:]: ""}},
+	acquire := func(r engine.Request) machine.Command { return &machine.Acquire{Request: r} }
+	one := []fencing.Resource{"a"}
+	for name, c := range map[string]machine.Command{
+		"names": acquire(engine.Request{Nonce: 1, Resources: []fencing.Resource{fencing.Resource("a" + long[1:]),
+			fencing.Resource("b" + long[1:])}}),
+		"holder": acquire(engine.Request{Nonce: 1, Resources: one, Holder: long}),
+		"values": acquire(engine.Request{Nonce: 1, Resources: one, Metadata: map[string]string{"k": long, "l": long}}),
+		"metadata": acquire(engine.Request{Nonce: 1, Resources: one, Metadata: map[string]string{long: "",
+			"y" + long[1:]: ""}}),
+		"update":    &machine.Update{Nonce: 1, Metadata: map[string]string{"k": long}},
+		"break":     &machine.Break{Resource: fencing.Resource(long), Token: 1},
+		"end delay": &machine.EndDelay{Resource: fencing.Resource(long), Delay: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &machine.Acquire{Request: request}
 			size := len(machine.Encode(c))
 			require.InDelta(t, size, proposer.Size(c), 100)
 			q := proposer.NewQueue[int](proposer.MaxOperations)

@@ -104,7 +104,8 @@ func (s *Service) problems() (reason, limited string) {
 	case node.Removed():
 		return "member " + node.ID() + " was removed from the cluster; stop it and empty its data folder", ""
 	}
-	if behind := behind(node.CatchingUp(), node.Backlog()); behind != "" {
+	backlog, known := node.Backlog()
+	if behind := behind(node.CatchingUp(), known, backlog); behind != "" {
 		return "member " + node.ID() + " " + behind, ""
 	}
 	leader, _ := node.Leader()
@@ -128,10 +129,12 @@ func (s *Service) problems() (reason, limited string) {
 // behind says that a follower has not caught up with the log, or returns "". Such a
 // member routes by old policies. In a rolling restart the next member must wait for it,
 // or no majority may have the whole log.
-func behind(joining bool, backlog uint64) string {
+func behind(joining, known bool, backlog uint64) string {
 	switch {
 	case joining:
 		return "is joining the cluster and has not caught up with its log"
+	case !known:
+		return "has not learned yet how many log entries are missing"
 	case backlog > maxBacklog:
 		return fmt.Sprintf("is catching up with the log: %d entries are missing", backlog)
 	}

@@ -106,7 +106,7 @@ func (m *Member) isNonVoter(members []raftstore.Member) bool {
 
 func (m *Member) bootstrap() error {
 	err := m.node.Bootstrap()
-	if errors.Is(err, raftstore.ErrBootstrapped) {
+	if errors.Is(err, raftstore.ErrBootstrapped) && len(m.node.Members()) > 0 { // otherwise it was interrupted
 		return nil
 	}
 	if err == nil {
