@@ -103,7 +103,7 @@ func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadap
 		return nil, err
 	}
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology,
-		NodeTimeout: e.config.timeout, Hooks: redlockadapter.Hooks{Outdated: e.source.RefreshTopology},
+		NodeTimeout: e.config.timeout, Hooks: redlockadapter.Hooks{Outdated: e.source.TopologyIsOutdated},
 		Logger: slog.New(slog.DiscardHandler)} // the members log the state of the nodes
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, e.config.options(address))

@@ -333,6 +333,9 @@ func (c *connection) forget(id uint64, p *pending) bool {
 		return false
 	}
 	c.drop(id, p)
+	if c.draining { // the caller's release goes to another member, which cannot withdraw what waits here
+		go c.close(ErrSilent)
+	}
 	return true
 }
 

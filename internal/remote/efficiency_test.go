@@ -168,6 +168,43 @@ func TestMemberThatConfirmsNothingIsReplaced(t *testing.T) {
 	}
 }
 
+// The member that was left still has waiting acquires. If the caller of one goes, its release reaches another member,
+// which cannot withdraw it. So the stream ends, and the others ask again elsewhere.
+func TestWaitersOfAMemberThatWasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		a, _ := network.start(t, "a:7420")
+		b, _ := network.start(t, "b:7420")
+		for _, m := range []*member{a, b} {
+			m.answer = func(op *pb.Operation) *pb.Answer {
+				if op.GetAcquire() != nil {
+					return waits
+				}
+				return &pb.Answer{}
+			}
+		}
+		e := backend(t, network.config(), a, b).Efficiency()
+		waiting := func(ctx context.Context, nonce engine.Nonce) <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				_, err := e.Acquire(ctx, engine.NewSessionID(), ttl, engine.Request{Nonce: nonce,
+					Resources: []fencing.Resource{"a"}, Wait: true})
+				ended <- err
+			}()
+			return ended
+		}
+		ctx, cancel := context.WithCancel(limited(t))
+		gone, stays := waiting(ctx, 1), waiting(limited(t), 2)
+		time.Sleep(2 * time.Second)
+		require.Error(t, e.Renew(limited(t), []engine.Held{{Session: engine.NewSessionID(), Nonce: 3, Token: 1}})[0])
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		err := <-stays
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
 func TestAnswerIsReturnedAfterOneTry(t *testing.T) {
 	for _, want := range []error{
 		engine.ErrHeld, engine.ErrUnsupported, &engine.MigratingError{Resource: "a", From: engine.Efficiency,

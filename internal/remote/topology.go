@@ -46,6 +46,7 @@ type topologyWatch struct {
 
 	refreshed    engine.Instant // the last refresh
 	refreshPause time.Duration  // until the next one; 0 after a change of current
+	outdated     bool           // a call was refused because the topology is outdated
 }
 
 func newTopologyWatch(s *settings) *topologyWatch {
@@ -150,6 +151,26 @@ func (b *Backend) RefreshTopology() {
 	w.refreshed = now
 	w.refreshPause = min(max(2*w.refreshPause, minRefreshPause), maxRefreshPause)
 	w.restart()
+}
+
+// TopologyIsOutdated follows another member after a second, unless the topology has changed by then.
+func (b *Backend) TopologyIsOutdated() {
+	w := b.topology
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.outdated {
+		return
+	}
+	w.outdated = true
+	version := w.current.Version
+	time.AfterFunc(minRefreshPause, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.outdated = false
+		if w.current.Version == version {
+			w.restart()
+		}
+	})
 }
 
 // read returns the newest topology, and a channel that is closed when it changes.

@@ -74,7 +74,9 @@ func (m *membership) call(ctx context.Context, method string, request, response 
 		case err == nil:
 			return nil
 		case errors.As(err, &notLeader):
-			m.leader = notLeader.Leader
+			if m.leader = notLeader.Leader; m.leader == "" {
+				rejected = 0 // the seed knows the user, and there is no leader yet
+			}
 		case errors.Is(err, wire.ErrUnauthenticated) && rejected+1 < len(m.seeds):
 			m.leader, rejected = "", rejected+1
 		case errors.Is(err, wire.ErrUnauthenticated):
