@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
@@ -117,11 +118,15 @@ func (a *attempt) handOver(next *waiter) *releasing {
 func (a *attempt) sendRelease(wake scripts.Wake, send func(*redisconn.Conn, *redisconn.Request)) *releasing {
 	nodes, late := a.end()
 	r := a.backend.newReleasing(nodes)
+	cause := scripts.Released
+	if a.Token == fencing.None {
+		cause = scripts.Withdrawn
+	}
 	for _, part := range []quorum.Nodes{nodes &^ late, late} {
 		if part == 0 {
 			continue
 		}
-		request := a.backend.releaseRequest(&a.Held, scripts.Released, wake, part == late, r)
+		request := a.backend.releaseRequest(&a.Held, cause, wake, part == late, r)
 		for node := range part.Each {
 			send(a.backend.nodes[node], request)
 		}

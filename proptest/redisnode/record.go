@@ -101,8 +101,9 @@ const (
 
 // The causes of a release.
 const (
-	Released = "released"
-	Broken   = "broken"
+	Released  = "released"
+	Broken    = "broken"
+	Withdrawn = "withdrawn"
 )
 
 // Cause returns why the last attempt ended.
@@ -116,7 +117,7 @@ func (r *Record) Cause() string {
 // End has the arguments of release.
 type End struct {
 	Nonce  string
-	Token  fencing.Token // None if the caller has not granted the attempt
+	Token  fencing.Token // None if the attempt was not granted
 	Cause  string
 	Wake   Wake
 	Refuse bool // late calls of the attempt, also where it held nothing
@@ -129,7 +130,7 @@ type End struct {
 func (s *State) Release(now int64, locks []*Record, e End) (woken []Waiter, reply Reply) {
 	for _, r := range locks {
 		freed := r.Nonce == e.Nonce
-		kept := freed && e.Token == fencing.None && r.Renewed == r.Token
+		kept := freed && e.Cause == Withdrawn && r.Renewed == r.Token
 		if kept {
 			freed = false
 		} else if freed || e.Refuse || e.Token != fencing.None {

@@ -134,7 +134,7 @@ func word(r Reason) string {
 func (b *both) release() (string, any, any) {
 	c, some := b.call(), b.some()
 	wake, refuse := []Wake{WakeNext, WakeAny, WakeNone}[b.IntN(3)], b.IntN(2)
-	cause := []string{Released, Broken}[b.IntN(2)]
+	cause := []string{Released, Broken, Withdrawn}[b.IntN(3)]
 	if b.IntN(2) == 0 {
 		c.Token = fencing.None
 	}

@@ -213,16 +213,16 @@ func (v *redisClient) again(t *round) {
 // end releases a round on the nodes that may have it. A node whose answer is missing may receive the call
 // later and must refuse it. done gets an error unless a quorum confirms.
 func (v *redisClient) end(t *round, done func(error)) {
-	token := fencing.None
+	token, cause := fencing.None, redisnode.Withdrawn
 	if v.granted[t.name] != nil {
-		token = t.core.Token
+		token, cause = t.core.Token, redisnode.Released
 	}
 	release, late := t.core.End()
 	answers := quorum.Release{Nodes: len(t.servers), Free: len(t.servers) - release.Count()}
 	missing := release.Count()
 	for i := range release.Each {
 		call(v.w, v.process, t.servers[i], false, func(node *redisnode.Node, now int64) bool {
-			node.Release(now, t.request.Resources, redisnode.End{Nonce: t.name, Token: token, Cause: redisnode.Released,
+			node.Release(now, t.request.Resources, redisnode.End{Nonce: t.name, Token: token, Cause: cause,
 				Wake: redisnode.WakeNext, Refuse: late.Has(i)})
 			return true
 		}, func(_, ok bool) {

@@ -117,6 +117,8 @@ type Cause string
 const (
 	Released Cause = "released"
 	Broken   Cause = "broken"
+	// Withdrawn is the end of an attempt that its process has not granted. It is recorded as released.
+	Withdrawn Cause = "withdrawn"
 )
 
 // Release ends an attempt on a node.

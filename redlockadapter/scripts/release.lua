@@ -1,26 +1,25 @@
 -- release: end an attempt on this node and wake the next waiter.
 --
 -- KEYS  the record of each lock
--- ARGV  1 nonce, 2 cause ("released" or "broken"), 3 the prefix of wake-up channels,
+-- ARGV  1 nonce, 2 cause ("released", "broken", or "withdrawn" by the process that made the attempt), 3 the prefix of wake-up channels,
 --       4 which process to wake: "next" for the longest waiter if this call freed the lock,
 --         "any" for the longest waiter, "none",
 --       5 "1" to refuse a copy of this attempt's acquire or renew that arrives later, over
 --         another connection,
---       6 the granted token, 0 if the caller has not granted the attempt,
+--       6 the granted token, 0 if the attempt was not granted,
 --       7 version and 8 fleet of a break; missing otherwise
 -- Reply the number of processes that were woken, or why this node does not confirm a break, which it has recorded:
 --       {empty}, {format, FORMAT}, {fleet, FLEET}, {version, VERSION}
 --
 -- The token stays in the record: the next acquire must exceed it. Endings are in the order of tokens: no
 -- lease whose token is at or below the largest one that ended is ever renewed, whatever arrives late.
--- A lease that was renewed is not ended by a caller that does not know its token: another process has
--- found the attempt granted, and has said so to its holder.
+-- A lease that was renewed is not withdrawn: another process has found the attempt granted, and has said so to its holder.
 local woken, token = 0, tonumber(ARGV[6])
 for i = 1, #KEYS do
   local owner, waiting, ended, last, renewed =
     unpack(redis.call('HMGET', KEYS[i], 'nonce', 'waiting', 'ended', 'token', 'renewed'))
   local freed = owner == ARGV[1]
-  local kept = freed and token == 0 and renewed == last
+  local kept = freed and ARGV[2] == 'withdrawn' and renewed == last
   if token > tonumber(ended or 0) then ended = ARGV[6] end
   if kept then
     freed = false
