@@ -105,6 +105,26 @@ func TestFirstGrantAfterAChangeBlocksNobody(t *testing.T) {
 	}
 }
 
+// A transaction that was prepared before a change of the origin has used the row of the former one. It keeps nobody
+// from raising the tokens, as after the promotion of a standby.
+func TestPreparedGrantBeforeAChangeBlocksNobody(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	before := grant(t, pool, "a")
+	moved(t, pool, "server = 'another'")
+	open := transaction(t, pool, pgx.ReadCommitted, "UPDATE leased_origin SET started = NULL")
+	name := "leased_" + engine.NewSessionID().String()
+	run(t, open.Conn(), "PREPARE TRANSACTION '"+name+"'")
+	other := second(t, pool)
+	run(t, other, "SET lock_timeout = '1 s'")
+	last := grant(t, other, "c")
+	require.Greater(t, last, before+step/2)
+	require.Less(t, grant(t, other, "d"), last+step/2, "raised once")
+	do(t, pool, "COMMIT PREPARED '"+name+"'")
+	require.Less(t, grant(t, pool, "e"), last+step/2, "raised once")
+	require.NoError(t, open.Rollback(testserver.Context(t)))
+}
+
 // Databases that were loaded from one dump, or copied from one, in turn grant no token twice. Neither does one whose
 // original was promoted after the dump.
 func TestTokensOfSeveralCopies(t *testing.T) {

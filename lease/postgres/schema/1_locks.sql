@@ -81,6 +81,9 @@ CREATE TABLE IF NOT EXISTS leased_origin (
 );
 -- A hash of the origin for which the tokens were raised. Other transactions see a sequence before the row is committed.
 CREATE SEQUENCE IF NOT EXISTS leased_raised MINVALUE -9223372036854775808;
+-- A row for each origin, which is the mutex of those that raise the tokens for it. A transaction that was prepared at another
+-- origin can keep the row above, but not this one.
+CREATE TABLE IF NOT EXISTS leased_raising (hash bigint PRIMARY KEY);
 CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS $$
     SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || rtrim(pg_relation_filepath('leased_origin'), '0123456789')
         || 'leased_origin'::regclass::oid
@@ -116,8 +119,10 @@ BEGIN
     SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
     origin := hashtextextended(here.server || '/' || here.place, 0);
     IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN
-        INSERT INTO leased_origin (server, place) VALUES ('', '') ON CONFLICT DO NOTHING; -- after a dump without data
-        SELECT * INTO last FROM leased_origin FOR UPDATE;
+        INSERT INTO leased_raising VALUES (origin) ON CONFLICT DO NOTHING;
+        PERFORM FROM leased_raising WHERE hash = origin FOR UPDATE;
+        INSERT INTO leased_origin (server, place) SELECT '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
+        SELECT * INTO last FROM leased_origin;
         IF (last.server, last.place) IS DISTINCT FROM (here.server, here.place) THEN
             SELECT greatest(last_value, (SELECT max(token) FROM leased_locks)) INTO reached FROM leased_tokens;
             IF last.server = here.server AND substr(last.place, 9) = substr(here.place, 9) THEN
