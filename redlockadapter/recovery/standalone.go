@@ -169,6 +169,11 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	if d.foreign() {
 		return ErrFleet
 	}
+	// The join of this process would keep out those that reach a quorum. If the state is lost, it keeps out those that
+	// would take the nodes for new ones.
+	if _, err := d.floor(i); errors.Is(err, ErrNoState) && !StateIsLost(d.Fleet, d.reports) {
+		return errors.New("fewer than a quorum of the nodes say which tokens were granted")
+	}
 	if r == nil || r.join != n.Joining {
 		r = &nodeRecovery{server: n.Server, join: nonce()}
 		d.recoveries[i] = r

@@ -143,9 +143,6 @@ func TestStandaloneLeavesOtherFleetsAlone(t *testing.T) {
 		w := newWorld(t)
 		w.lose(0)
 		seen := []Report{w.nodes[1].Report, w.nodes[2].Report}
-		w.nodes[1].Report, w.nodes[2].Report = Report{}, Report{}
-		kinds, _ := w.step()
-		require.Equal(t, []Kind{Join}, kinds, "the other nodes may be of this fleet")
 		for i, r := range seen {
 			r.Live.Fleet = "g"
 			if former {
@@ -162,6 +159,26 @@ func TestStandaloneLeavesOtherFleetsAlone(t *testing.T) {
 	w.nodes[0].FormerServer, w.nodes[0].Former = "s", &State{Version: 1, Fleet: "g"}
 	kinds, _ := w.step()
 	require.Equal(t, []Kind{Join}, kinds, "a quorum knows what this fleet has granted")
+}
+
+// A process that cannot recover an empty node, because it does not reach a quorum, does not join it either. It would
+// keep out the processes that can.
+func TestStandaloneJoinsOnlyWhatItCanRecover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.lose(0)
+	seen := w.nodes[1].Report
+	w.nodes[1].Report = Report{}
+	kinds, waiting := w.step()
+	require.Empty(t, kinds)
+	require.ErrorContains(t, waiting[0], "fewer than a quorum")
+	require.NotErrorIs(t, waiting[0], ErrNoState, "callers wait for the other node")
+	w.nodes[1].Report = seen
+	kinds, _ = w.step()
+	require.Equal(t, []Kind{Join}, kinds)
+	w.nodes[1].Report = Report{}
+	kinds, _ = w.step()
+	require.Empty(t, kinds)
 }
 
 // A save of a former run of a server does not count.
