@@ -48,12 +48,13 @@ func (c *committedIndex) known() bool {
 }
 
 // Backlog returns the number of committed entries that this node knows of and has not
-// applied. It counts the entries that the leader still has to send. known is false while a leader is in contact that
+// applied. It counts the entries that the leader still has to send. known is false while the node has a leader that
 // has not reported its commit index, as after a restart.
 func (n *Node) Backlog() (entries uint64, known bool) {
 	c := &n.admission.committed
 	c.mu.Lock()
 	committed, known := max(c.index, n.raft.CommitIndex()), c.known()
 	c.mu.Unlock()
-	return committed - min(committed, n.raft.AppliedIndex()), known || n.Leads()
+	leader, _ := n.Leader()
+	return committed - min(committed, n.raft.AppliedIndex()), known || leader == "" || n.Leads()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,9 +195,12 @@ func openDisk(c Config) (*Storage, error) {
 // removePartialSnapshots removes snapshots that were not completed, because the process ended or the disk was full. The
 // Raft library ignores them and keeps them.
 func removePartialSnapshots(dir string) error {
-	partial, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.tmp"))
-	for _, path := range partial {
-		err = errors.Join(err, os.RemoveAll(path))
+	dir = filepath.Join(dir, "snapshots")
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
 	}
 	return err
 }

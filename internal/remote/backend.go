@@ -3,6 +3,7 @@ package remote
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -114,6 +115,9 @@ func (b *Backend) Close() error {
 func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
 
 var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
+
+// errLeft ends a connection to a member that cannot serve, with the operations that wait there.
+var errLeft = errors.New("another member is used from now on")
 
 // maxAnswer bounds one message of a member. The answer to an attach names all leases of
 // a session.

@@ -267,6 +267,7 @@ func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err
 	if p.quiet > 0 && c.quietUntil.IsZero() {
 		c.quietUntil = now.Add(p.quiet)
 	}
+	p.waits = op.acquire.Wait
 	if op.queued != nil {
 		p.queued, p.key = op.queued, attemptKey{op.session, op.acquire.Nonce}
 		c.queued[p.key] = p
@@ -333,8 +334,8 @@ func (c *connection) forget(id uint64, p *pending) bool {
 		return false
 	}
 	c.drop(id, p)
-	if c.draining { // the caller's release goes to another member, which cannot withdraw what waits here
-		go c.close(ErrSilent)
+	if c.draining && p.waits { // the caller's release goes to another member, which cannot withdraw what waits here
+		go c.close(errLeft)
 	}
 	return true
 }

@@ -86,6 +86,7 @@ type pending struct {
 	limit    time.Duration
 	deadline engine.Instant // if limit is not 0
 	late     bool           // the deadline has passed
+	waits    bool           // an acquire that waits for its lock
 	quiet    time.Duration  // of the operation
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,6 +103,32 @@ func TestFirstGrantAfterAChangeBlocksNobody(t *testing.T) {
 			require.Less(t, grant(t, pool, "e"), last+step/2, "raised once")
 			require.NoError(t, open.Rollback(ctx))
 		}
+	}
+}
+
+// Grants that wait for another one to raise the tokens do not raise them again, also if that one was rolled back, and
+// while a prepared transaction keeps the row of the origin.
+func TestWaitersRaiseOnce(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	for _, raising := range []string{"SELECT FROM leased_raising FOR UPDATE", "INSERT INTO leased_raising TABLE saved"} {
+		pool := database(t, shared.Get(t).DSN)
+		before := grant(t, pool, "a")
+		do(t, pool, "CREATE TABLE saved AS TABLE leased_raising", "DELETE FROM leased_raising WHERE "+
+			strconv.FormatBool(strings.HasPrefix(raising, "INSERT")))
+		moved(t, pool, "server = 'another'")
+		prepared := transaction(t, pool, pgx.ReadCommitted, "UPDATE leased_origin SET started = NULL")
+		name := "leased_" + engine.NewSessionID().String()
+		run(t, prepared.Conn(), "PREPARE TRANSACTION '"+name+"'")
+		other := transaction(t, pool, pgx.ReadCommitted, raising)
+		one := meanwhile[int64](t, pool, "SELECT leased_hold('b')")
+		require.NoError(t, prepared.Rollback(ctx))
+		another := meanwhile[int64](t, pool, "SELECT leased_hold('c')")
+		require.NoError(t, other.Rollback(ctx))
+		first, second := one(), another()
+		require.Greater(t, first, before+step/2)
+		require.EqualValues(t, 1, max(first-second, second-first), raising)
+		do(t, pool, "ROLLBACK PREPARED '"+name+"'")
 	}
 }
 

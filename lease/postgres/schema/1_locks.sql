@@ -121,6 +121,8 @@ BEGIN
     IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN
         INSERT INTO leased_raising VALUES (origin) ON CONFLICT DO NOTHING;
         PERFORM FROM leased_raising WHERE hash = origin FOR UPDATE;
+    END IF;
+    IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN -- still
         INSERT INTO leased_origin (server, place) SELECT '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
         SELECT * INTO last FROM leased_origin;
         IF (last.server, last.place) IS DISTINCT FROM (here.server, here.place) THEN
