@@ -201,7 +201,7 @@ func TestCloseReportsUnconfirmedSessions(t *testing.T) {
 	})
 }
 
-// Calls that are not about one lease end with the client, too, and do not wait for a service that is down.
+// Close also ends calls such as Break and Inspect, and later ones do not wait for a service that is down.
 func TestCloseEndsOtherCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)

@@ -84,3 +84,20 @@ func TestBacklogIsUnknownUntilTheLeaderReportsIt(t *testing.T) {
 	c.observe(entries, now.Add(time.Minute))
 	require.True(t, c.known())
 }
+
+// A node that has lost its leader cannot learn more. Whether it is ready does not depend on its last heartbeat.
+func TestBacklogWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		follower := c.follower()
+		c.isolate(follower)
+		eventually(t, "the follower has no leader", func() bool {
+			leader, _ := follower.Leader()
+			return leader == ""
+		})
+		committed := &follower.admission.committed
+		committed.observe(&raft.AppendEntriesRequest{}, follower.config.Clock.Now().Add(time.Hour))
+		_, known := follower.Backlog()
+		require.True(t, known)
+	})
+}

@@ -188,6 +188,34 @@ func TestRecoverAfterAnInterruptedInstall(t *testing.T) {
 	})
 }
 
+// A damaged snapshot takes the place of no entries.
+func TestInterruptedInstallOfADamagedSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 2, DefaultLogStore)
+		openSession(t, c.backend(), time.Hour)
+		c.agree()
+		leader, follower := c.leader(), c.follower()
+		config := c.configs[slices.Index(c.nodes, follower)]
+		require.NoError(t, leader.raft.Snapshot().Error())
+		require.NoError(t, follower.Close())
+		copySnapshot(t, leader.storage, config)
+		states, err := filepath.Glob(filepath.Join(config.Dir, "snapshots", "*", "state.bin"))
+		require.NoError(t, err)
+		require.Len(t, states, 1)
+		require.NoError(t, os.WriteFile(states[0], []byte("damaged"), 0o600))
+		storage, err := openDisk(config.filled())
+		require.NoError(t, err)
+		defer storage.Close()
+		last, err := storage.Log.LastIndex()
+		require.NoError(t, err)
+		require.NoError(t, storage.Log.DeleteRange(last, last))
+		require.Error(t, completeInstall(storage))
+		kept, err := storage.Log.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, last-1, kept)
+	})
+}
+
 // A snapshot that was not completed is removed at the next start.
 func TestPartialSnapshotsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

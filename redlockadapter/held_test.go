@@ -17,6 +17,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // Any process can renew and release a lease with what Acquire returned, and read all of
@@ -67,6 +68,17 @@ func TestAnyProcessRenewsAndReleasesALease(t *testing.T) {
 	requireHolder(t, second, "a", next.Token)
 }
 
+// acquireOnAllNodes acquires the lock "a", and waits until all nodes have its token: later, nobody tells them about it.
+func (f *fleet) acquireOnAllNodes(t *testing.T, b *redlockadapter.Backend) Held {
+	t.Helper()
+	held, err := b.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	require.NoError(t, err)
+	for node := range f.servers {
+		waitFor(t, func() bool { return f.record(t, node, "a")["token"] == held.Token.String() })
+	}
+	return held
+}
+
 // A lease can be on a bare quorum of the nodes. While one of these does not answer, the others cannot tell that nobody
 // holds the lock: a caller that was told so would give its lease up.
 func TestLeaseOnABareQuorumIsNotDenied(t *testing.T) {
@@ -74,12 +86,7 @@ func TestLeaseOnABareQuorumIsNotDenied(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	ctx := testContext(t)
 	first, second := f.backend(t), f.backend(t)
-	held, err := first.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
-	require.NoError(t, err)
-	token := held.Token.String()
-	for node := range 3 { // later, nobody tells them about the lease
-		waitFor(t, func() bool { return f.record(t, node, "a")["token"] == token })
-	}
+	held := f.acquireOnAllNodes(t, first)
 	life, err := f.client(t, 0).Get(ctx, "{leased}:life").Result()
 	require.NoError(t, err)
 	require.NoError(t, f.client(t, 0).Del(ctx, "{leased}:"+life+":lock:a").Err())
@@ -102,11 +109,7 @@ func TestAbandonedAttemptHidesNoLease(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	ctx := testContext(t)
 	first, second := f.backend(t), f.backend(t)
-	held, err := first.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
-	require.NoError(t, err)
-	for node := range 3 { // later, nobody tells them about the lease
-		waitFor(t, func() bool { return f.record(t, node, "a")["token"] == held.Token.String() })
-	}
+	held := f.acquireOnAllNodes(t, first)
 	life, err := f.client(t, 0).Get(ctx, "{leased}:life").Result()
 	require.NoError(t, err)
 	require.NoError(t, f.client(t, 0).HSet(ctx, "{leased}:"+life+":lock:a", "nonce", held.Name+".other").Err())

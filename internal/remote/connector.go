@@ -174,7 +174,7 @@ func (c *connector) fellSilent(conn *connection) {
 }
 
 // moveOn makes the next call use another member, because this one cannot serve.
-// Operations that are under way on the connection continue.
+// Operations in flight on the connection continue.
 func (c *connector) moveOn(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

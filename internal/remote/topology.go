@@ -21,8 +21,8 @@ const (
 	// maxTopologyPause.
 	minTopologyPause = 50 * time.Millisecond
 	maxTopologyPause = 2 * time.Second
-	// While the topology stays the same, the pause between two changes of the followed member that callers ask for grows
-	// from minRefreshPause to maxRefreshPause: a migration can wait for the holders of its locks for hours.
+	// The pause between two refreshes grows from minRefreshPause to maxRefreshPause while the topology stays the same,
+	// since a migration can wait for hours until its locks are released.
 	minRefreshPause = time.Second
 	maxRefreshPause = 30 * time.Second
 )

@@ -106,8 +106,8 @@ func TestFirstGrantAfterAChangeBlocksNobody(t *testing.T) {
 	}
 }
 
-// Grants that wait for another one to raise the tokens do not raise them again, also if that one was rolled back, and
-// while a prepared transaction keeps the row of the origin.
+// Grants that waited while another transaction raised the tokens do not raise them again, even if it was rolled back or
+// a prepared transaction still locks the row of the origin.
 func TestWaitersRaiseOnce(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)
@@ -132,8 +132,8 @@ func TestWaitersRaiseOnce(t *testing.T) {
 	}
 }
 
-// A transaction that was prepared before a change of the origin has used the row of the former one. It keeps nobody
-// from raising the tokens, as after the promotion of a standby.
+// A transaction that was prepared before a failover still locks the row of the old origin. It does not keep others from
+// raising the tokens.
 func TestPreparedGrantBeforeAChangeBlocksNobody(t *testing.T) {
 	t.Parallel()
 	pool := database(t, shared.Get(t).DSN)

@@ -169,8 +169,8 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	if d.foreign() {
 		return ErrFleet
 	}
-	// The join of this process would keep out those that reach a quorum. If the state is lost, it keeps out those that
-	// would take the nodes for new ones.
+	// A join would lock out the processes that do reach a quorum. If the state is lost, it is needed: it locks out
+	// processes that would take the nodes for new ones.
 	if _, err := d.floor(i); errors.Is(err, ErrNoState) && !StateIsLost(d.Fleet, d.reports) {
 		return errors.New("fewer than a quorum of the nodes say which tokens were granted")
 	}

@@ -71,7 +71,7 @@ func TestPostgresCommands(t *testing.T) {
 	fails(2, "needs the lock service", "top", "--once", "--sort", "rate")
 }
 
-// A lease whose row another transaction keeps is reported as lost when its TTL has passed.
+// renew --keep-alive reports a lease as lost once its TTL has passed, even while another transaction locks its row.
 func TestPostgresRenewalWaitsForARow(t *testing.T) {
 	t.Parallel()
 	dsn, conn := database(t)
