@@ -128,8 +128,9 @@ func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (status
 }
 
 // Break ends the lease with this token, on behalf of an operator. It returns
-// ErrNotHeld if the lock has no such holder. The holder's writes are refused from
-// the next holder's first write on, not earlier.
+// ErrNotHeld if the lock has no such holder. If the service does not answer, Break
+// asks again, and returns nil when the lease is over, whatever has ended it. The
+// holder's writes are refused from the next holder's first write on, not earlier.
 func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if err := resource.Validate(); err != nil {
 		return err

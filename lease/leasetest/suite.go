@@ -177,6 +177,17 @@ func (f *fixture) requireHeld(c *lease.Client, r fencing.Resource, options ...le
 	require.ErrorIs(f, err, engine.ErrHeld)
 }
 
+// notBroken checks that no lease with the token can be broken. If the service did not answer, perhaps because its
+// leader ended, Break asks again, and cannot know whether its first call broke a lease. It then reports that the lease
+// is over. The next call knows.
+func (f *fixture) notBroken(c *lease.Client, r fencing.Resource, token fencing.Token) {
+	err := c.Break(f.ctx, r, token)
+	for n := 0; n < 3 && err == nil; n++ {
+		err = c.Break(f.ctx, r, token)
+	}
+	require.ErrorIs(f, err, engine.ErrNotHeld)
+}
+
 // wait waits until done is closed.
 func (f *fixture) wait(done <-chan struct{}) {
 	f.Helper()
