@@ -59,7 +59,7 @@ func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.
 		return r.Backend.Open(ctx, config)
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, engine.Cause(ctx)
 	}
 	return perlease.NewSession(r.redis, config), nil
 }
@@ -129,7 +129,7 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 			return err
 		}
 	}
-	return context.Cause(ctx)
+	return engine.Cause(ctx)
 }
 
 // cancelWhenRerouted ends a watch when another backend knows the holders of the lock.

@@ -42,7 +42,7 @@ func (k *keepAlive) open(ctx context.Context) error {
 	case k.opening <- struct{}{}:
 		defer func() { <-k.opening }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return engine.Cause(ctx)
 	}
 	c := k.client
 	c.mu.Lock()
@@ -142,7 +142,7 @@ func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, engine.Cause(ctx)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (a *acquisition) await() {
 			a.Flush()
 		}
 	}
-	abandoned := func() { leave(machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(a.ctx))) }
+	abandoned := func() { leave(machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(a.ctx))) }
 	a.stop = context.AfterFunc(a.ctx, abandoned)
 	a.node.hub.Expect(attempt, w)
 	var result machine.Result

@@ -145,7 +145,7 @@ func (c *committer) wait(ctx context.Context, r reply, queued <-chan struct{}, n
 		case out := <-r:
 			return out.result, out.err
 		case <-ctx.Done():
-			return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+			return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
 		case <-c.node.stopped:
 			return machine.Result{}, ErrStopped
 		}

@@ -368,7 +368,7 @@ func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return "", "", fmt.Errorf("%w: %w", n.notLeader(), context.Cause(ctx))
+			return "", "", fmt.Errorf("%w: %w", n.notLeader(), engine.Cause(ctx))
 		case <-n.stopped:
 			return "", "", ErrStopped
 		}

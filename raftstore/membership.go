@@ -311,7 +311,7 @@ func (n *Node) wait(ctx context.Context, f raft.Future) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
 	case <-n.stopped:
 		return ErrStopped
 	}

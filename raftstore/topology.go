@@ -60,7 +60,7 @@ func (n *Node) NextTopology(ctx context.Context, after uint64) (engine.Topology,
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return engine.Topology{}, context.Cause(ctx)
+			return engine.Topology{}, engine.Cause(ctx)
 		case <-n.stopped:
 			return engine.Topology{}, ErrStopped
 		}

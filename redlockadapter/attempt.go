@@ -143,7 +143,7 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 			return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
 				engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return engine.Cause(ctx)
 		}
 	}
 }

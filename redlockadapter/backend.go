@@ -169,7 +169,7 @@ func (b *Backend) checkNodes(ctx context.Context) error {
 // only.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, engine.Cause(ctx)
 	}
 	if b.ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, redisconn.ErrClosed)

@@ -47,7 +47,7 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, engine.Cause(ctx)
 	}
 	return found, b.checkRead(errs)
 }

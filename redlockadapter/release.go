@@ -57,7 +57,7 @@ func (r *releasing) await(ctx context.Context) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

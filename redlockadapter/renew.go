@@ -119,7 +119,7 @@ func (r *renewal) await(ctx context.Context) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: renew: %w", engine.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: renew: %w", engine.ErrUncertain, engine.Cause(ctx))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

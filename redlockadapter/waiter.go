@@ -91,7 +91,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 		case <-w.signal:
 		case <-timer.C:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, engine.Cause(ctx)
 		}
 		timer.Stop()
 	}

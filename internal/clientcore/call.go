@@ -105,7 +105,7 @@ func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict
 	a.waits = false
 	v := Verdict{Err: err, Version: a.version}
 	if gone {
-		a.uncertain = true
+		a.uncertain = a.uncertain || mayBeGranted(err)
 		return v
 	}
 	stale := c.stale(a, err)
@@ -130,10 +130,15 @@ func (a *Call) failed(err error) (ended []*Grant) {
 		a.endAttempt(err)
 	case errors.Is(err, engine.ErrLost) && a.session.key.Mode != engine.Efficiency: // the session is lost
 		ended = a.session.End(err)
-	case !errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUncertain), errors.Is(err, ErrRerouted):
+	case mayBeGranted(err):
 		a.uncertain = true
 	}
 	return ended
+}
+
+// mayBeGranted reports whether the service may grant an attempt although it was answered with err.
+func mayBeGranted(err error) bool {
+	return !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain) || errors.Is(err, ErrRerouted)
 }
 
 // again reports whether the call continues after err. A call that does not wait for the
@@ -162,18 +167,12 @@ func (c *Core) stale(a *Call, err error) bool {
 	return false
 }
 
-// endAttempt ends the open attempt without a grant. Unless err is a certain refusal the
-// attempt is released, so that the service does not grant it later. An engine without
-// sessions refuses an ask, not the earlier asks of the attempt, and keeps nothing of an ask that
-// it has answered.
+// endAttempt ends the open attempt without a grant. If it may be granted, it is released. An
+// engine without sessions refuses an ask, not the earlier asks of the attempt.
 func (a *Call) endAttempt(err error) {
 	s := a.session
 	delete(s.attempts, a.nonce)
-	open := !engine.Refused(err)
-	if s.key.Mode == engine.Efficiency {
-		open = a.uncertain
-	}
-	if open {
+	if a.uncertain && (s.key.Mode == engine.Efficiency || !engine.Refused(err)) {
 		s.releaseLater(engine.Held{Session: s.id, Nonce: a.nonce, Resources: a.Request.Resources, TTL: s.key.TTL,
 			Holder: a.Request.Holder, Metadata: a.Request.Metadata})
 	}

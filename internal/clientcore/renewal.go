@@ -14,6 +14,10 @@ import (
 // do not run then.
 const maxTimer = time.Second
 
+// maxReleases bounds the releases of a session in the background that are under way: in an outage each of them waits
+// for its time limit.
+const maxReleases = 100
+
 // Actions are due in a session.
 type Actions struct {
 	// Ended are the grants whose deadline has passed.
@@ -95,14 +99,17 @@ func (s *Session) untilDeadline(now engine.Instant) time.Duration {
 }
 
 // dueReleases returns the attempts to release now, and lowers next to the time of the
-// others.
+// others. The rest waits until ReleasedLater is called for one of them.
 func (s *Session) dueReleases(now engine.Instant, next *time.Duration) (due []engine.Held) {
 	for _, nonce := range slices.Sorted(maps.Keys(s.releases)) {
 		switch r := s.releases[nonce]; {
 		case r.underWay:
 		case r.next.IsZero() || now.Until(r.next) <= 0:
-			r.underWay = true
-			due = append(due, r.held)
+			if s.releasesUnderWay < maxReleases {
+				s.releasesUnderWay++
+				r.underWay = true
+				due = append(due, r.held)
+			}
 		default:
 			*next = min(*next, now.Until(r.next))
 		}

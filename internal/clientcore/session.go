@@ -25,16 +25,17 @@ type Session struct {
 	key   Key
 	fixed bool // serves one lease, and does not renew it once it is granted
 
-	open      bool
-	over      error // why the session ended, nil while it lives
-	lastNonce engine.Nonce
-	users     int // calls that use the session
-	releasing int // releases that a caller waits for
-	attempts  map[engine.Nonce]*Call
-	grants    map[engine.Nonce]*Grant
-	uncovered map[engine.Nonce]*Grant   // the grants that no renewal covers yet
-	releases  map[engine.Nonce]*release // to be confirmed by the service
-	closing   []engine.Held             // what a closed session may still hold
+	open             bool
+	over             error // why the session ended, nil while it lives
+	lastNonce        engine.Nonce
+	users            int // calls that use the session
+	releasing        int // releases that a caller waits for
+	releasesUnderWay int // in the background
+	attempts         map[engine.Nonce]*Call
+	grants           map[engine.Nonce]*Grant
+	uncovered        map[engine.Nonce]*Grant   // the grants that no renewal covers yet
+	releases         map[engine.Nonce]*release // to be confirmed by the service
+	closing          []engine.Held             // what a closed session may still hold
 
 	lastRenewed engine.Instant // before the last answered renewal was sent
 	lastSent    engine.Instant // before the last renewal was sent
@@ -285,6 +286,7 @@ func (s *Session) releaseLater(held engine.Held) {
 
 // ReleasedLater records the outcome of a release in the background.
 func (s *Session) ReleasedLater(now engine.Instant, nonce engine.Nonce, err error) {
+	s.releasesUnderWay--
 	r := s.releases[nonce]
 	if r == nil {
 		return // the session has ended

@@ -236,7 +236,7 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 			if op.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				c.connector.abandon(c, "", ErrSilent)
 			}
-			return wire.Answer{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+			return wire.Answer{}, fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
 		}
 		o = <-p.outcome // it is being delivered
 	}

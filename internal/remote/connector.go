@@ -46,8 +46,8 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 	search := clientcore.NewSearch(c.settings.clock.Now(), c.settings.Timeout)
 	for err != nil {
 		switch {
-		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
-			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) && !errors.Is(err, ctx.Err()):
+			return fmt.Errorf("%w (last: %w)", engine.Cause(ctx), err)
 		case ctx.Err() != nil, errors.Is(err, errClosed):
 			return err
 		}
@@ -108,7 +108,7 @@ func (c *connector) connect(ctx context.Context) (*connection, error) {
 	case c.connecting <- struct{}{}:
 		defer func() { <-c.connecting }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, engine.Cause(ctx))
 	}
 	if conn, err := c.current(); conn != nil || err != nil {
 		return conn, err

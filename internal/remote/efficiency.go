@@ -33,7 +33,7 @@ var (
 // Open returns a session that exists only in this process. It calls no member.
 func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, engine.Cause(ctx)
 	}
 	return perlease.NewSession(e, config), nil
 }

@@ -134,7 +134,7 @@ func (s *session) attach(ctx context.Context, c *connection, urgent engine.Insta
 		if isUrgent && errors.Is(ctx.Err(), context.DeadlineExceeded) { // others attach, and get no answer either
 			s.backend.abandon(c, "", ErrSilent)
 		}
-		return context.Cause(ctx)
+		return engine.Cause(ctx)
 	}
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err

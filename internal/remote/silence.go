@@ -52,5 +52,5 @@ func WatchSilence(ctx context.Context, conn grpc.ClientConnInterface) error {
 		case <-ctx.Done():
 		}
 	}
-	return context.Cause(ctx)
+	return engine.Cause(ctx)
 }

@@ -80,7 +80,7 @@ func (b *Backend) NextTopology(ctx context.Context, after uint64) (engine.Topolo
 		case <-b.topology.ctx.Done():
 			return engine.Topology{}, errClosed
 		case <-ctx.Done():
-			return engine.Topology{}, context.Cause(ctx)
+			return engine.Topology{}, engine.Cause(ctx)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
-			return fmt.Errorf("no member of %v has sent its policies: %w%s", b.settings.endpoints, context.Cause(ctx),
+			return fmt.Errorf("no member of %v has sent its policies: %w%s", b.settings.endpoints, engine.Cause(ctx),
 				b.topology.lastFailure())
 		}
 	}

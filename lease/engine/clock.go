@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -55,13 +57,23 @@ func SystemClock() Clock { return systemClock{} }
 // It is for tests: in a synctest bubble it is the bubble's clock.
 func MonotonicClock() Clock { return monotonicClock{} }
 
+// Cause returns why ctx ended, for the error of an engine's call. It never matches ErrLost: a caller may pass the context
+// of another lease, whose loss is not the loss of what the call is about.
+func Cause(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrLost) {
+		return fmt.Errorf("%w: %v", ctx.Err(), cause)
+	}
+	return cause
+}
+
 // Sleep waits for d. If ctx ends first it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return Cause(ctx)
 	}
 }
 

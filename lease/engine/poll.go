@@ -15,7 +15,7 @@ func Poll(ctx context.Context, pause time.Duration, inspect func() (Status, erro
 		status, err := inspect()
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return Cause(ctx)
 		case err != nil:
 			return err
 		}

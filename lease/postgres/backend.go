@@ -132,7 +132,7 @@ const codeEnded = "LL001"
 // connection that ended may have lost the answer of a commit.
 func failure(ctx context.Context, call string, resource fencing.Resource, err error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return engine.Cause(ctx)
 	}
 	kind := engine.ErrUncertain
 	var (

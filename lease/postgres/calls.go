@@ -96,7 +96,7 @@ func (b *batches) do(c *call) answer {
 	case a := <-c.answer:
 		return a
 	case <-c.ctx.Done():
-		return answer{err: context.Cause(c.ctx)}
+		return answer{err: engine.Cause(c.ctx)}
 	}
 }
 
@@ -186,7 +186,7 @@ func (b *batches) doAlone(c *call) answer {
 		select {
 		case b.alone <- struct{}{}:
 		case <-c.ctx.Done():
-			return answer{err: context.Cause(c.ctx)}
+			return answer{err: engine.Cause(c.ctx)}
 		}
 		answers, err := b.send(c.ctx, []*call{c})
 		<-b.alone

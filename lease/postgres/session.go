@@ -97,7 +97,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 			}
 		case <-time.After(min(limit, max(remaining, time.Millisecond))):
 		case <-ctx.Done():
-			return engine.Grant{}, context.Cause(ctx)
+			return engine.Grant{}, engine.Cause(ctx)
 		}
 	}
 }

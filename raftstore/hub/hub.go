@@ -118,7 +118,7 @@ func (w Watcher) Follow(ctx context.Context, inspect func() (engine.Status, erro
 			}
 			changed(status)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return engine.Cause(ctx)
 		}
 	}
 }

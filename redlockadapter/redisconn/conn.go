@@ -318,7 +318,7 @@ func (c *Conn) Do(ctx context.Context, r *Request) (Reply, error) {
 		}
 		return got, nil
 	case <-ctx.Done():
-		return Reply{}, fmt.Errorf("%s: %w", c.Addr(), context.Cause(ctx))
+		return Reply{}, fmt.Errorf("%s: %w", c.Addr(), engine.Cause(ctx))
 	}
 }
 

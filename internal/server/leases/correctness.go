@@ -83,6 +83,9 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 		go keepAlive(ctx, s, cancel)
 	}
 	grant, err := s.Acquire(ctx, request)
+	if lost := context.Cause(ctx); err != nil && errors.Is(lost, engine.ErrLost) {
+		err = lost
+	}
 	if err == nil && queued { // the session was renewed before the wait
 		a.counted = a.router.Clock.Now()
 		err = grantedBut(s.Extend(caller))
