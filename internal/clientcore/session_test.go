@@ -1,7 +1,9 @@
 package clientcore_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -128,6 +130,42 @@ func TestReleaseInTheBackground(t *testing.T) {
 		require.Equal(t, pause*time.Millisecond, actions.Next)
 		c.advance(actions.Next)
 	}
+}
+
+func TestReleasesUnderWayAreBounded(t *testing.T) {
+	const attempts, bound = 1000, 100
+	c := newClient(t)
+	used := c.call("a")
+	s := used.Session()
+	c.grant(used)
+	for n := range attempts {
+		a := c.call(fencing.Resource(fmt.Sprint("b", n)))
+		c.Failed(a, c.now, context.DeadlineExceeded, true)
+		c.Leave(a, c.now)
+	}
+	released := 0
+	for released < attempts {
+		due := s.Step(c.now).Release
+		require.Len(t, due, bound)
+		require.Empty(t, s.Step(c.now).Release)
+		for _, held := range due {
+			s.ReleasedLater(c.now, held.Nonce, nil)
+		}
+		released += len(due)
+	}
+	require.Empty(t, s.Step(c.now).Release)
+}
+
+// A client without a connection makes many attempts whose callers give up: the service never heard of them.
+func TestUnsentAttemptIsNotReleased(t *testing.T) {
+	c := newClient(t)
+	used := c.call("a")
+	s := used.Session()
+	c.grant(used)
+	a := c.call("b")
+	c.Failed(a, c.now, fmt.Errorf("%w: %w", engine.ErrUnavailable, context.DeadlineExceeded), true)
+	c.Leave(a, c.now)
+	require.Empty(t, s.Step(c.now).Release)
 }
 
 // A renewal names the leases of an engine without sessions, in order.

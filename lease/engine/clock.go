@@ -57,8 +57,8 @@ func SystemClock() Clock { return systemClock{} }
 // It is for tests: in a synctest bubble it is the bubble's clock.
 func MonotonicClock() Clock { return monotonicClock{} }
 
-// Cause returns why ctx ended, for the error of an engine's call. It never matches ErrLost: a caller may pass the context
-// of another lease, whose loss is not the loss of what the call is about.
+// Cause returns why ctx ended, for the error of an engine's call. It never matches ErrLost: a caller may pass the
+// context of another lease, whose loss is not the loss of what the call is about.
 func Cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrLost) {

@@ -148,6 +148,25 @@ var lossTests = []conformance{
 		require.NoError(f, kept.Err())
 		f.release(kept)
 	}},
+	{"context of a lost lease", func(f *fixture) {
+		c := f.client()
+		l, kept := f.acquire(c, f.name("a")), f.acquire(c, f.name("b"))
+		f.acquire(f.client(), f.name("c"))
+		waited := make(chan error, 1)
+		go func() { _, err := c.Acquire(l.Context(), f.name("c")); waited <- err }()
+		require.NoError(f, f.client().Break(f.ctx, f.name("a"), l.Token()))
+		f.wait(l.Done())
+		require.Error(f, receive(f, waited))
+		for call, err := range map[string]error{
+			"renew":        kept.Renew(l.Context()),
+			"extend":       kept.Extend(l.Context(), f.TTL),
+			"set metadata": kept.SetMetadata(l.Context(), map[string]string{"job": "7"}),
+		} {
+			require.NotErrorIs(f, err, engine.ErrLost, call)
+		}
+		require.NoError(f, f.retry(func() error { return kept.Renew(f.ctx) }))
+		f.requireHeld(f.client(), f.name("b"))
+	}},
 	{"do reports the loss", func(f *fixture) {
 		mine := errors.New("mine")
 		err := f.client().Do(f.ctx, f.name("a"), func(ctx context.Context, l *lease.Lease) error {
