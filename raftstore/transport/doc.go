@@ -9,6 +9,6 @@
 // [Progress], how much of the log each follower has (progress.go); [Memory], which
 // refuses voters that have lost entries (memory.go); [Listen] and [TCP], the TCP
 // transport (tcp.go), its connections (stream.go, handshakes.go), how it identifies a peer (check.go)
-// and the sender of a request (receive.go), how it sends entries (append.go, appendcodec.go); [MemberURI],
-// the name of a member in a certificate (identity.go).
+// and the sender of a request (receive.go), how it sends entries (append.go, appendcodec.go) and bounds the
+// transfer of a snapshot (snapshot.go); [MemberURI], the name of a member in a certificate (identity.go).
 package transport

@@ -106,6 +106,9 @@ func (s *stream) deliver(p *peerConn, rpc raft.RPC) error {
 	if err := p.checkSender(rpc); err != nil {
 		return err
 	}
+	if rpc.Reader != nil {
+		rpc.Reader = steadyReader{p, rpc.Reader}
+	}
 	if s.config.Admit != nil && !s.config.Admit(rpc) {
 		return nil
 	}

@@ -228,8 +228,8 @@ func (s *stream) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Dial connects to a member, and checks that the member answers.
-func (s *stream) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// dial connects to a member, and checks that the member answers.
+func (s *stream) dial(target raft.ServerAddress, timeout time.Duration) (*peerConn, error) {
 	id, address := splitTarget(target)
 	dialer := &net.Dialer{Timeout: timeout}
 	if s.config.TLS == nil {

@@ -105,7 +105,13 @@ func Listen(c Config) (*TCP, error) {
 		advertised = namedAddr(c.Advertise)
 	}
 	s := newStream(c, listener, advertised)
-	dial := func(to member) (net.Conn, error) { return s.Dial(memberAt(to.id, to.address), rpcTimeout) }
+	dial := func(to member) (net.Conn, error) {
+		conn, err := s.dial(memberAt(to.id, to.address), rpcTimeout)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
 	return &TCP{stream: s, appends: newAppender(dial),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Logger: c.Logger, Stream: s, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
