@@ -80,3 +80,51 @@ func TestRemovedFleetStaysRemoved(t *testing.T) {
 	require.NotEqual(t, http.StatusOK, code, answer)
 	require.Nil(t, mustPost(t, s, "/v1/get-fleet", `{}`)["fleet"])
 }
+
+// A backup that is older than the removal of the fleet is restored when the Redis nodes are long gone. The operator
+// removes the fleet again: the locks migrate to correctness mode, with larger tokens than any that was granted.
+func TestBackupOfAFleetThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t, 3)
+	s := startOnFleet(t, fleetOf(redis, longTTL)).Address()
+	acquired(t, s, `{"resource":"fast/a"}`, 0.0)
+	backup := saveSnapshot(t, s)
+	setMode(t, s, "fast/", engine.Correctness)
+	mustPost(t, s, "/v1/set-fleet", `{"fleet":{},"now":true,"force":true}`)
+	last := acquired(t, s, `{"resource":"fast/a"}`, 0.0)
+	for _, r := range redis {
+		r.Kill()
+	}
+
+	other := startServer(t).Address()
+	restoreSnapshot(t, other, backup)
+	removeLostFleet(t, other, last["token"])
+}
+
+// A fleet whose nodes are lost for good is removed without another one.
+func TestLostFleetIsRemoved(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t, 3)
+	s := startOnFleet(t, fleetOf(redis, longTTL)).Address()
+	last := acquired(t, s, `{"resource":"fast/a"}`, 0.0)
+	for _, r := range redis {
+		r.Kill()
+	}
+	removeLostFleet(t, s, last["token"])
+}
+
+// removeLostFleet migrates the locks of "fast/" to correctness mode without the Redis nodes.
+func removeLostFleet(t *testing.T, api string, above any) {
+	t.Helper()
+	code, answer := post(t, api, "/v1/set-fleet", `{"fleet":{},"now":true,"force":true}`)
+	require.Equal(t, http.StatusBadRequest, code, answer)
+	require.Contains(t, answer["message"], "set a policy with mode correctness first", "nobody could use the locks")
+	startMigration(t, api, "fast/", engine.Correctness, true)
+	code, answer = post(t, api, "/v1/set-fleet", `{"fleet":{},"now":true}`)
+	require.Equal(t, http.StatusBadRequest, code, answer)
+	require.Contains(t, answer["message"], "set force")
+	mustPost(t, api, "/v1/set-fleet", `{"fleet":{},"now":true,"force":true}`)
+	acquired(t, api, `{"resource":"fast/a"}`, above)
+	require.True(t, hasMode(t, api, "fast/", engine.Correctness))
+	require.Nil(t, mustPost(t, api, "/v1/get-fleet", `{}`)["fleet"])
+}

@@ -75,17 +75,22 @@ func (s *Service) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetF
 	return &pb.SetFleetResponse{Version: version}, nil
 }
 
-// checkFleet returns an error for a fleet that does not fit the policies, and for
-// one without nodes unless the caller forces it.
+// checkFleet returns an error for a fleet that does not fit the policies, and for one without
+// nodes unless the caller forces it. It can be forced while the last locks of efficiency mode
+// migrate: that is the way out if the nodes that the migration waits for are gone for good.
 func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
 	for _, p := range s.Router.Node.Topology().Policies.All() {
 		if p.Mode != engine.Efficiency && p.Next != engine.Efficiency {
 			continue
 		}
 		switch {
-		case fleet.IsZero():
-			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first",
+		case fleet.IsZero() && p.Next != engine.Correctness:
+			return fmt.Errorf("%w: the locks of %q need Redis nodes; set a policy with mode correctness first",
 				engine.ErrInvalid, p.Prefix)
+		case fleet.IsZero() && !force:
+			return fmt.Errorf("%w: the locks of %q are migrating to correctness mode, which needs the Redis nodes; wait "+
+				"until it is complete, or set force if the nodes are gone for good", engine.ErrInvalid, p.Prefix)
+		case fleet.IsZero(): // the migration ends without them, with tokens above all that the log let them accept
 		case p.Filled().TTL > fleet.MaxTTL:
 			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", engine.ErrInvalid,
 				fleet.MaxTTL, p.Filled().TTL, p.Prefix)

@@ -197,8 +197,8 @@ func replacedText(successor string) string {
 	const cancelled = "; if that change was cancelled, 'leased redis init --floor FLOOR --force' continues with the " +
 		"old fleet"
 	if successor == noNodes {
-		return "the fleet was removed after this backup; remove it again by setting a fleet without nodes, with force" +
-			cancelled
+		return "the fleet was removed after this backup; remove it again: migrate all locks to correctness mode, and " +
+			"set a fleet without nodes, with force" + cancelled
 	}
 	return "the fleet was replaced by " + successor +
 		" after this backup; set the present fleet with 'leased redis fleet set --force " +

@@ -133,8 +133,8 @@ func TestPlanStep(t *testing.T) {
 			want:  []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "restored, with the nodes of a fleet that was removed", state: with(ready(7), restored),
 			nodes: []recovery.Node{retired(9, "none"), voter(9), lost()},
-			waiting: "another fleet: the fleet was removed after this backup; remove it again by setting a fleet without " +
-				"nodes, with force" + cancelled},
+			waiting: "another fleet: the fleet was removed after this backup; remove it again: migrate all locks to " +
+				"correctness mode, and set a fleet without nodes, with force" + cancelled},
 		{name: "a fleet that was used before", state: with(ready(7), restored, func(s *machine.Efficiency) {
 			s.Restored = false
 		}),
