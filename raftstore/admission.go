@@ -50,7 +50,7 @@ const (
 // terms, which has lost its votes. A node that was catching up continues: it was admitted
 // after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
-	a := &admission{Transport: n.transport, node: n}
+	a := &admission{Transport: n.transport, node: n, committed: committedIndex{opened: n.config.Clock.Now()}}
 	if n.config.Transport != nil { // otherwise the node's own transport asks admitRequest
 		a.requests = make(chan raft.RPC)
 	}

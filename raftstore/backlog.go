@@ -13,10 +13,16 @@ import (
 // every 100 ms, unless it waits longer and longer after a member could not be reached.
 const maxReportAge = 2 * time.Second
 
+// contactWait is how long a node that has started waits for the first contact with a leader. If there is none by then,
+// it counts as up to date, as far as it can be: efficiency mode needs no leader.
+const contactWait = 15 * time.Second
+
 // committedIndex is the largest index that a leader has reported as committed. The commit
 // index of the Raft library does not exceed the local log, so that it does not show how
 // far the log itself is behind.
 type committedIndex struct {
+	opened engine.Instant // when the node started
+
 	mu       sync.Mutex
 	index    uint64
 	reported engine.Instant // the last report
@@ -42,19 +48,27 @@ func (c *committedIndex) observe(command any, now engine.Instant) {
 	}
 }
 
-// known reports whether the index is up to date, as far as it can be. The caller holds mu.
-func (c *committedIndex) known() bool {
-	return c.contact.IsZero() || !c.reported.IsZero() && c.contact.Since(c.reported) < maxReportAge
+// known reports whether the index is up to date, as far as it can be. leader is the one that the node knows. The caller
+// holds mu.
+func (c *committedIndex) known(leader string, now engine.Instant) bool {
+	switch {
+	case c.contact.IsZero():
+		return now.Since(c.opened) >= contactWait
+	case leader == "":
+		return true
+	}
+	return !c.reported.IsZero() && c.contact.Since(c.reported) < maxReportAge
 }
 
 // Backlog returns the number of committed entries that this node knows of and has not
 // applied. It counts the entries that the leader still has to send. known is false while the node has a leader that
-// has not reported its commit index, as after a restart.
+// has not reported its commit index, as after a restart, and until contactWait before the first contact.
 func (n *Node) Backlog() (entries uint64, known bool) {
+	leader, _ := n.Leader()
+	others, _ := n.turnAfter(n.ID())
 	c := &n.admission.committed
 	c.mu.Lock()
-	committed, known := max(c.index, n.raft.CommitIndex()), c.known()
+	committed, known := max(c.index, n.raft.CommitIndex()), c.known(leader, n.config.Clock.Now())
 	c.mu.Unlock()
-	leader, _ := n.Leader()
-	return committed - min(committed, n.raft.AppliedIndex()), known || leader == "" || n.Leads()
+	return committed - min(committed, n.raft.AppliedIndex()), known || others == 0 || n.Leads()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
@@ -68,21 +69,44 @@ func backlog(n *Node) uint64 {
 // A node that has restarted hears heartbeats before the leader sends entries again, and does not know what it lacks.
 // So does one that could not be reached for a while.
 func TestBacklogIsUnknownUntilTheLeaderReportsIt(t *testing.T) {
-	var c committedIndex
 	now := engine.MonotonicClock().Now()
+	c := committedIndex{opened: now}
 	heartbeat, entries := &raft.AppendEntriesRequest{}, &raft.AppendEntriesRequest{LeaderCommitIndex: 7}
+	known := func() bool { return c.known("leader", now) }
 	c.observe(&raft.RequestVoteRequest{}, now)
-	require.True(t, c.known(), "there is no leader")
+	require.False(t, c.known("", now), "the leader has not found this node yet")
+	require.True(t, c.known("", now.Add(contactWait)), "there is no leader")
 	c.observe(heartbeat, now)
-	require.False(t, c.known(), "after a restart")
+	require.False(t, known(), "after a restart")
+	require.False(t, c.known("leader", now.Add(contactWait)))
 	c.observe(entries, now)
-	require.True(t, c.known())
+	require.True(t, known())
 	c.observe(heartbeat, now.Add(maxReportAge/2))
-	require.True(t, c.known())
+	require.True(t, known())
 	c.observe(heartbeat, now.Add(time.Minute))
-	require.False(t, c.known(), "after a partition")
+	require.False(t, known(), "after a partition")
+	require.True(t, c.known("", now), "it has lost the leader, and cannot learn more")
 	c.observe(entries, now.Add(time.Minute))
-	require.True(t, c.known())
+	require.True(t, known())
+}
+
+// A restarted node waits for the first contact with a leader, unless there is nobody to wait for: it may lack entries,
+// and a rolling restart must not go on to the next member.
+func TestBacklogBeforeTheFirstContact(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		for _, n := range c.nodes {
+			require.NoError(t, n.Close())
+		}
+		known := func(n *Node) bool { _, known := n.Backlog(); return known }
+		restarted := c.restart(0)
+		require.False(t, known(restarted))
+		pass(contactWait - time.Second)
+		require.False(t, known(restarted))
+		pass(time.Second)
+		require.True(t, known(restarted), "there is no leader to wait for")
+		require.True(t, known(c.add("new")), "it has not joined a cluster")
+	})
 }
 
 // A node that has lost its leader cannot learn more. Whether it is ready does not depend on its last heartbeat.
