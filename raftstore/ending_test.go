@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -224,6 +225,34 @@ func TestNewLeaderAdoptsSessionsInPieces(t *testing.T) {
 	require.Equal(t, sessions-1, term.lessor.Sessions())
 	require.ErrorIs(t, n.renew(testContext(t), ids[1], incarnations[1], 0), engine.ErrExpired)
 	require.True(t, n.retire())
+}
+
+// A session that is opened while a new leader still takes sessions over has its full TTL from then on, even if the
+// leadership is older than that. So does one that is opened again.
+func TestOpenedDuringALongAdoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newBareNode()
+		n.retire()
+		index := uint64(0)
+		open := func(id engine.SessionID) {
+			index++
+			command := &machine.OpenSession{Session: id, TTL: 10 * time.Second}
+			n.fsm.Apply(&raft.Log{Index: index, Data: replica.EncodeEntry(n.fsm.Chain(), []machine.Command{command})})
+		}
+		existing := engine.NewSessionID()
+		open(existing)
+		n.fsm.Read(func(m *machine.Machine) { n.leading.Store(n.newLeadership(m, n.config.Clock.Now())) })
+		pass(time.Minute)
+		open(engine.NewSessionID())
+		open(existing)
+		expired, wait := n.leading.Load().due()
+		require.Empty(t, expired)
+		require.Equal(t, 10*time.Second, wait)
+		n.adoptSessions(n.leading.Load())
+		expired, _ = n.leading.Load().due()
+		require.Empty(t, expired)
+		require.True(t, n.retire())
+	})
 }
 
 // A new leader starts lock-delays in pieces, too: the end of one session may begin one for each of its locks.

@@ -51,10 +51,12 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 	}
 	calls := f.logEvents(events)
 	term := f.leading.Load()
-	if open, ok := c.(*machine.OpenSession); ok && term != nil {
-		term.adoptOne(m, open.Session) // the command's TTL need not be that of the session
-	}
 	term.applied(c, result, events)
+	if open, ok := c.(*machine.OpenSession); ok && term != nil {
+		// The command's TTL need not be that of the session. Before applied, it could give a session a deadline that has
+		// passed, if the leadership is older than the TTL.
+		term.adoptOne(m, open.Session)
+	}
 	if f.config.Hooks.Applied != nil && len(events) > 0 && term != nil && term.generation == m.Generation() {
 		f.config.Hooks.Applied(events)
 	}
