@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,19 +11,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// progressTimeout is how long one step of the transfer of a snapshot may take. The Raft library
-// only bounds the whole transfer on the side that sends, by the size of the snapshot.
-const progressTimeout = 2 * time.Second
+// How long one step of the transfer of a snapshot may take. The Raft library only bounds the whole
+// transfer on the side that sends, by the size of the snapshot.
+const (
+	readTimeout  = 2 * time.Second
+	writeTimeout = 10 * time.Second // the disk of the peer may be slow
+)
 
 // errSilent reports a step that took longer.
-var errSilent = fmt.Errorf("the peer is silent: nothing was transferred for %v", progressTimeout)
+var errSilent = errors.New("the peer is silent: nothing was transferred")
 
-// limited calls step, and closes the connection if it takes longer than progressTimeout.
-func (p *peerConn) limited(step func([]byte) (int, error), b []byte) (int, error) {
-	limit := time.AfterFunc(progressTimeout, func() { p.Close() })
+// limited calls step, and closes the connection if it takes longer than limit.
+func (p *peerConn) limited(limit time.Duration, step func([]byte) (int, error), b []byte) (int, error) {
+	timer := time.AfterFunc(limit, func() { p.Close() })
 	n, err := step(b)
-	if !limit.Stop() {
-		return n, errSilent
+	if !timer.Stop() {
+		return n, fmt.Errorf("%w for %v", errSilent, limit)
 	}
 	return n, err
 }
@@ -34,16 +38,16 @@ type steadyReader struct {
 	in   io.Reader
 }
 
-// Read returns an error if the peer sends nothing within progressTimeout.
-func (r steadyReader) Read(b []byte) (int, error) { return r.conn.limited(r.in.Read, b) }
+// Read returns an error if the peer sends nothing within readTimeout.
+func (r steadyReader) Read(b []byte) (int, error) { return r.conn.limited(readTimeout, r.in.Read, b) }
 
 // steadyConn is a connection on which the Raft library sends a snapshot or one of its rare requests.
 type steadyConn struct{ *peerConn }
 
-// Write returns an error if the peer accepts less than connBuffer bytes within progressTimeout.
+// Write returns an error if the peer accepts less than connBuffer bytes within writeTimeout.
 func (c steadyConn) Write(b []byte) (written int, err error) {
 	for piece := range slices.Chunk(b, connBuffer) {
-		n, err := c.limited(c.peerConn.Write, piece)
+		n, err := c.limited(writeTimeout, c.peerConn.Write, piece)
 		written += n
 		if err != nil {
 			return written, err

@@ -63,7 +63,7 @@ func TestSilentSenderOfASnapshot(t *testing.T) {
 		rpc := <-receiver.requests
 		go func() {
 			for range 3 { // slow, but not silent
-				<-time.After(progressTimeout - time.Millisecond)
+				<-time.After(readTimeout - time.Millisecond)
 				_, _ = io.CopyN(feed, strings.NewReader(strings.Repeat("x", snapshotSize)), 2*raft.DefaultTimeoutScale)
 			}
 		}()
@@ -71,7 +71,7 @@ func TestSilentSenderOfASnapshot(t *testing.T) {
 		read, err := io.Copy(io.Discard, rpc.Reader)
 		require.ErrorIs(t, err, errSilent)
 		require.GreaterOrEqual(t, read, int64(5*raft.DefaultTimeoutScale))
-		require.LessOrEqual(t, time.Since(began), 4*progressTimeout)
+		require.LessOrEqual(t, time.Since(began), 4*readTimeout)
 		began = time.Now()
 		_, err = io.Copy(io.Discard, rpc.Reader) // as the Raft library does then
 		require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestSilentReceiverOfASnapshot(t *testing.T) {
 		go func() { _, _ = io.CopyN(io.Discard, there, snapshotSize/2) }()
 		took, err := install(t, sender)
 		require.ErrorIs(t, err, errSilent)
-		require.Equal(t, progressTimeout, took)
+		require.Equal(t, writeTimeout, took)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		sender, receiver, there := newPipe(t)
