@@ -207,6 +207,38 @@ func TestFoundLeaseOutlivesTheStoppedProcess(t *testing.T) {
 	})
 }
 
+// A process withdraws a lease that it was granted and has told nobody of. That ends the lease, unless another process
+// has renewed it, and lets a waiter of this process go on.
+func TestWithdrawKeepsARenewedLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, b, "a")
+		found, err := other.Find(ctx, "a", held.Token)
+		require.NoError(t, err)
+		require.NoError(t, other.Renew(ctx, []Held{found})[0])
+		require.NoError(t, b.Withdraw(ctx, held))
+		require.NoError(t, other.Renew(ctx, []Held{found})[0])
+		requireHolder(t, other, "a", held.Token)
+		require.NoError(t, other.Release(ctx, found))
+
+		held = acquireAlone(t, b, "a")
+		waiting := make(chan error, 1)
+		go func() {
+			r := request(2, "a")
+			r.Wait = true
+			_, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
+			waiting <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, b.Withdraw(ctx, held))
+		advance(time.Second)
+		require.Len(t, waiting, 1)
+		require.ErrorIs(t, other.Renew(ctx, []Held{held})[0], engine.ErrTaken)
+	})
+}
+
 // A lease without a name was never granted, so its release needs no node.
 func TestReleaseOfALeaseThatWasNotGranted(t *testing.T) {
 	t.Parallel()

@@ -186,10 +186,7 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	if err != nil {
 		return fmt.Errorf("break: %w", err)
 	}
-	if a := b.grants.take(h.Name); a != nil {
-		a.end()
-		b.queues.lost(a)
-	}
+	b.forget(h.Name)
 	first := b.releaseEverywhere(&h, scripts.Broken)
 	if err = first.await(ctx); err == nil {
 		err = b.confirmBreak(&h, first.under).await(ctx)

@@ -187,6 +187,21 @@ func (b *Backend) Release(ctx context.Context, h engine.Held) error {
 	return err
 }
 
+// Withdraw ends a lease that nobody knows of yet. It does not end a lease that has been renewed: another process has
+// found the attempt granted, and may have answered its holder.
+func (b *Backend) Withdraw(ctx context.Context, h engine.Held) error {
+	b.forget(h.Name)
+	return b.releaseEverywhere(&h, scripts.Withdrawn).await(ctx)
+}
+
+// forget ends a grant of this process without a release.
+func (b *Backend) forget(name string) {
+	if a := b.grants.take(name); a != nil {
+		a.end()
+		b.queues.lost(a)
+	}
+}
+
 // releaseEverywhere releases a lease that another process may have acquired.
 func (b *Backend) releaseEverywhere(h *engine.Held, cause scripts.Cause) *releasing {
 	r := b.newReleasing(quorum.All(len(b.nodes)))

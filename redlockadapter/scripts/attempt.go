@@ -117,7 +117,7 @@ type Cause string
 const (
 	Released Cause = "released"
 	Broken   Cause = "broken"
-	// Withdrawn is the end of an attempt that its process has not granted. It is recorded as released.
+	// Withdrawn is the end of an attempt that its process has not reported as granted. It is recorded as released.
 	Withdrawn Cause = "withdrawn"
 )
 

@@ -196,12 +196,9 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 	if err != nil {
 		return nil, waitEnded(ctx, caller, err) // the engine has released the attempt
 	}
-	if a.queued.Load() { // the caller counts the TTL from the answer
+	if a.queued.Load() {
 		a.counted = a.router.Clock.Now()
-		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
-			defer cancel()
-			_ = a.redis.release(cleanup, held) // otherwise it expires
+		if err := a.redis.confirm(caller, held); err != nil {
 			return nil, err
 		}
 	}

@@ -42,14 +42,36 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 	held, err := backend.Acquire(ctx, session, ttl, request)
 	if err == nil {
 		if err = account.Granted(held.Name, ttl); err != nil {
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-			defer cancel()
-			_ = backend.Release(cleanup, held) // otherwise it expires
+			l.withdraw(ctx, held)
 			return engine.Held{}, engine.Grant{}, err
 		}
 		l.record(observe.Granted, held)
 	}
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
+}
+
+// confirm renews a lease that was granted after a wait, because its caller counts the TTL from the answer. If that
+// fails, it withdraws the lease.
+func (l redisLeases) confirm(ctx context.Context, held engine.Held) error {
+	err := context.Cause(ctx) // the renewed lease of a caller that is gone could not be withdrawn
+	if err == nil {
+		err = l.renew(ctx, []engine.Held{held})[0]
+	}
+	if err != nil {
+		l.withdraw(ctx, held)
+	}
+	return err
+}
+
+// withdraw ends a lease that its caller is not told of. A copy of the call may have been granted the same attempt on
+// another member.
+func (l redisLeases) withdraw(ctx context.Context, held engine.Held) {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	l.service.limits.Of(ctx).Released(held.Name)
+	if backend, err := l.service.router.Redis.Backend(); err == nil {
+		_ = backend.Withdraw(cleanup, held) // otherwise it expires
+	}
 }
 
 // renew extends leases and returns an error for each: nil, one that matches
