@@ -342,6 +342,34 @@ func TestStaleTokenIsRefused(t *testing.T) {
 	})
 }
 
+// interrupted is a Storage that fails to update the index after a pause.
+type interrupted struct {
+	tfstate.Storage
+	pause func()
+}
+
+func (s *interrupted) Update(context.Context, fencing.Resource, fencing.Token, func([]byte) ([]byte, error)) error {
+	s.pause()
+	return context.DeadlineExceeded
+}
+
+// A server is paused before it records a lock, and the client repeats the request at another server, which confirms the
+// lock. The first server then fails to record it, and does not release the lease. Without the repetition it does.
+func TestFailedLockKeepsItsRepetition(t *testing.T) {
+	site := newSite(t, storages["files"](t))
+	second := site.server(site.storage(), nil)
+	paused := &interrupted{site.storage(), func() { second.want(http.StatusOK, "LOCK", "", info("anna")) }}
+	first := site.server(paused, nil)
+	first.want(http.StatusServiceUnavailable, "LOCK", "", info("anna"))
+	second.want(http.StatusLocked, "LOCK", "", info("bert"))
+	second.want(http.StatusOK, "POST", "?ID=anna", state(1))
+	second.want(http.StatusOK, "UNLOCK", "", info("anna"))
+
+	paused.pause = func() {}
+	first.want(http.StatusServiceUnavailable, "LOCK", "", info("anna"))
+	second.want(http.StatusOK, "LOCK", "", info("bert"))
+}
+
 // A lease that was lost without a successor does not cost the run its state.
 func TestLostLeaseWithoutASuccessor(t *testing.T) {
 	site := newSite(t, storages["files"](t))

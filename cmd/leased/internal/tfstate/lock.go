@@ -35,8 +35,7 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		by.Token = l.Token()
 		h.keep(resource, l)
 		if _, err := h.holder(ctx, resource); err != nil { // unlock needs the right to read: a run must not begin without it
-			_, failed := h.release(ctx, resource, by.Token)
-			return lock{}, errors.Join(err, failed)
+			return lock{}, errors.Join(err, h.undo(ctx, resource, by))
 		}
 	}
 	err = h.update(ctx, resource, by.Token, func(i *index) error {
@@ -44,10 +43,27 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		return nil
 	})
 	if err != nil {
-		_, failed := h.release(ctx, resource, by.Token)
-		err = errors.Join(err, failed)
+		err = errors.Join(err, h.undo(ctx, resource, by))
 	}
 	return by, err
+}
+
+// undo releases the lease of a request that failed to lock, unless the index has the lock: the client may have repeated
+// the request at another server while this one was paused.
+func (h *Handler) undo(ctx context.Context, resource fencing.Resource, by lock) error {
+	ctx, cancel := afterRequest(ctx)
+	defer cancel()
+	i, err := h.load(ctx, resource)
+	if err == nil && i.Lock != nil && i.Lock.Token == by.Token && i.Lock.Info.ID == by.Info.ID {
+		return nil
+	}
+	_, err = h.release(ctx, resource, by.Token)
+	return err
+}
+
+// afterRequest returns a context for what must be done after a request, which may have been canceled.
+func afterRequest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), requestLimit)
 }
 
 // unlock removes the lock from the index, so that its later writes are refused, and ends
@@ -100,7 +116,7 @@ func (h *Handler) locked(ctx context.Context, resource fencing.Resource, who, op
 		return err
 	}
 	err = work(by)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestLimit)
+	ctx, cancel := afterRequest(ctx)
 	defer cancel()
 	return errors.Join(err, h.unlock(ctx, resource, by.Info.ID))
 }
