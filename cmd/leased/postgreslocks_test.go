@@ -2,15 +2,20 @@ package main
 
 import (
 	"context"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/postgres"
 )
@@ -64,4 +69,31 @@ func TestPostgresAcquireLosesItsLease(t *testing.T) {
 	lost = true
 	_, err = locks.Acquire(ctx, request)
 	require.ErrorIs(t, err, engine.ErrNotHeld)
+}
+
+// A command that waits for a database that refuses connections does not try without pause.
+func TestRunPausesBetweenConnections(t *testing.T) {
+	t.Parallel()
+	refusing, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = refusing.Close() })
+	var tries atomic.Int64
+	go func() {
+		for {
+			conn, err := refusing.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.String(postgresFlag, "", "")
+	require.NoError(t, flags.Set(postgresFlag, "postgres://"+refusing.Addr().String()+"/?sslmode=disable"))
+	f := &runFlags{access: &access{flags: flags}, quiet: true, wait: 2 * rewatchInterval}
+	f.until = time.Now().Add(f.wait)
+	_, err = f.connect(t.Context(), "a")
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.Less(t, tries.Load(), int64(20))
 }

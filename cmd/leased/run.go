@@ -22,6 +22,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -369,6 +370,7 @@ func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lea
 		}
 		trouble = err
 		f.line.waiting(ctx, lease.Event{Err: err})
+		_ = engine.Sleep(limited, rewatchInterval) // a database that does not run refuses connections at once
 	}
 }
 
