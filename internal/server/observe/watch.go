@@ -120,7 +120,7 @@ func (v *view) prefix(ctx context.Context, prefix string) watched {
 				return v.resync(ctx, engine.Correctness, prefix)
 			}
 			for _, name := range names {
-				if v.router.ModeOf(name) == engine.Efficiency && len(v.seen[name].Holders)+len(v.seen[name].Waiters) == 0 {
+				if v.router.ModeOf(name) == engine.Efficiency && v.seen[name].Mode != engine.Correctness {
 					continue // it migrated, and the list contains it
 				}
 				err := v.inspect(ctx, func() (engine.Status, error) { return v.router.Node.Inspect(ctx, name, raftstore.Stale) })

@@ -11,6 +11,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // eventStream is the stream of a watch in this process.
@@ -100,5 +101,22 @@ func TestWatchEndsLeasesOfTheFormerMode(t *testing.T) {
 				require.Empty(t, events)
 			}
 		})
+	}
+}
+
+// A watch on a prefix hears of a change in correctness mode when the lock has migrated to efficiency mode and is held
+// there. That lease has not ended. A lease in correctness mode that was reported has.
+func TestOlderChangeOfALockThatMigrated(t *testing.T) {
+	s, ctx := newService(t), t.Context()
+	version, err := s.router.Node.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
+	require.NoError(t, err)
+	require.NoError(t, s.router.Node.Change(ctx, &machine.FinishMigration{Prefix: "fast/", Version: version}))
+	for mode, want := range map[engine.Mode][]string{engine.Efficiency: nil, engine.Correctness: {"fast/a"}} {
+		var ended []string
+		v := &view{Service: s, send: func(e *pb.Event) { ended = append(ended, e.Resource) },
+			askedAt: map[fencing.Resource]engine.Instant{}, seen: map[fencing.Resource]engine.Status{
+				"fast/a": {Resource: "fast/a", Mode: mode, Holders: []engine.Party{{Session: engine.NewSessionID(), Nonce: 1}}}}}
+		require.NoError(t, v.prefix(ctx, "").readRaft(false, []fencing.Resource{"fast/a"}))
+		require.Equal(t, want, ended, mode)
 	}
 }
