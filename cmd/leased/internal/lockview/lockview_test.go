@@ -239,7 +239,14 @@ func TestChanges(t *testing.T) {
 	require.Empty(t, c.Lines(overview(lock("a", "h", "2s", "w")), now), "only the age differs")
 	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  correctness  h  held 3s  waiters 0  token 7"},
 		c.Lines(overview(lock("a", "h", "3s")), now))
-	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  gone"}, c.Lines(overview(), now))
+	fast := lock("fast", "h", "1s")
+	fast.Lock.Mode = "efficiency"
+	require.Len(t, c.Lines(overview(lock("a", "h", "4s"), fast), now), 1)
+	missing := overview()
+	missing.Missing = "1 of 3 Redis nodes answered"
+	require.Equal(t, []string{"2026-11-16T02:31:07Z  a  gone"}, c.Lines(missing, now))
+	require.Empty(t, c.Lines(overview(fast), now), "nothing has changed")
+	require.Equal(t, []string{"2026-11-16T02:31:07Z  fast  gone"}, c.Lines(overview(), now))
 }
 
 func TestAge(t *testing.T) {

@@ -57,9 +57,10 @@ func relevant(s Section) (locks []*pb.LockOverview) {
 type Changes struct{ known map[string]state }
 
 // state is what Changes reports of a lock; ages and times left always differ.
-type state struct{ holder, token, waiters, next, refused string }
+type state struct{ mode, holder, token, waiters, next, refused string }
 
-// Lines returns the lines for the next overview. A lock that has left the list is "gone".
+// Lines returns the lines for the next overview. A lock that has left the list is "gone", unless the overview misses
+// the locks in its mode.
 func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) {
 	before := c.known
 	c.known = map[string]state{}
@@ -68,12 +69,13 @@ func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) 
 		row := newRow(l)
 		name := row[cellLock]
 		old, known := before[name]
-		now := state{row[cellHolder], row[cellToken], row[cellWaiters], row[cellNext], row[cellRefused]}
+		now := state{l.GetLock().GetMode(), row[cellHolder], row[cellToken], row[cellWaiters], row[cellNext],
+			row[cellRefused]}
 		if c.known[name] = now; known && old == now {
 			continue
 		}
-		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), now.holder,
-			row[cellHeld], now.waiters)
+		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, now.mode, now.holder, row[cellHeld],
+			now.waiters)
 		for _, part := range []struct{ name, value string }{{"token", now.token}, {"next", now.next},
 			{"refused", now.refused}} {
 			if part.value != "" {
@@ -83,7 +85,12 @@ func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) 
 		lines = append(lines, text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if _, still := c.known[name]; !still {
+		_, still := c.known[name]
+		switch {
+		case still:
+		case o.GetMissing() != "" && before[name].mode == "efficiency":
+			c.known[name] = before[name]
+		default:
 			lines = append(lines, fmt.Sprintf("%s  %s  gone", clock, name))
 		}
 	}
