@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -78,6 +81,15 @@ func TestMigratingLockNeedsTheLeader(t *testing.T) {
 		return last.status()["leader"] == nil && last.status()["serves"] != true
 	})
 	confirmsNothing(t, last.spec.API, `{"resource":"fast/a","token":7}`)
+	api := pb.NewLeaseServiceClient(dial(t, last.spec.API))
+	for _, wait := range []string{"0s", "1h"} { // the migration may be complete, and the client must ask another member
+		_, err := api.Acquire(testContext(t), &pb.AcquireRequest{Resource: "fast/b", Wait: wait})
+		err = wire.FromStatus(err)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.ErrorContains(t, err, "knows no leader")
+		require.ErrorContains(t, err, "is migrating from efficiency")
+		require.False(t, errors.As(err, new(*engine.MigratingError)))
+	}
 }
 
 // A member that was removed is not ready and grants nothing.

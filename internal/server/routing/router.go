@@ -145,9 +145,18 @@ func (r *Router) Acquire(ctx context.Context, request *engine.Request, try func(
 			if err := r.WaitTopology(ctx, topology.Version); err != nil {
 				return err
 			}
-		case request.Wait && errors.Is(err, engine.ErrUnavailable) && (!routed || errors.As(err, &migrating)):
+		case errors.Is(err, engine.ErrUnavailable) && (!routed || errors.As(err, &migrating)):
 			// The locks migrate, or efficiency mode is not ready.
-			if _, ended := r.Node.NextTopology(ctx, topology.Version); ended != nil {
+			if request.Wait && r.WaitTopology(ctx, topology.Version) == nil {
+				continue
+			}
+			if leader, _ := r.Node.Leader(); leader == "" {
+				// Another member may know that the migration is complete. A client asks no other member about a
+				// MigratingError.
+				return fmt.Errorf("%w: member %s knows no leader, and its policies may be old: %v", engine.ErrUnavailable,
+					r.Node.ID(), err)
+			}
+			if !request.Wait || ctx.Err() != nil {
 				return err
 			}
 		default:
