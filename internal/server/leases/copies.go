@@ -15,8 +15,9 @@ type copies struct {
 
 // copyCount counts the copies of one call.
 type copyCount struct {
-	number int
-	ended  chan struct{} // not nil while the attempt is withdrawn; closed after that
+	number   int
+	withdraw func()        // for the last copy, if the caller of another one is gone
+	ended    chan struct{} // not nil while the attempt is withdrawn; closed after that
 }
 
 // arrive counts a copy until leave is called. It waits while the attempt is withdrawn: the copy
@@ -42,19 +43,23 @@ func (c *copies) arrive(id engine.SessionID) {
 	}
 }
 
-// leave ends a copy. If it was the last one, and the attempt must not stay, leave withdraws the attempt.
+// leave ends a copy. withdraw, if not nil, ends an attempt that must not stay. The last copy calls it: each of them may
+// have been queued.
 func (c *copies) leave(id engine.SessionID, withdraw func()) {
 	c.mu.Lock()
 	left := c.served[id]
 	left.number--
+	if withdraw != nil {
+		left.withdraw = withdraw
+	}
 	if left.number > 0 {
 		c.mu.Unlock()
 		return
 	}
-	if withdraw != nil {
+	if left.withdraw != nil {
 		left.ended = make(chan struct{})
 		c.mu.Unlock()
-		withdraw()
+		left.withdraw()
 		c.mu.Lock()
 		close(left.ended)
 	}

@@ -1,12 +1,19 @@
 package leases
 
 import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // The last copy of a call that leaves withdraws the attempt, also if all leave together. A copy that arrives meanwhile
@@ -31,4 +38,61 @@ func TestCopyWaitsForTheWithdrawal(t *testing.T) {
 		c.leave(id, nil)
 		require.Empty(t, c.served)
 	})
+}
+
+// A copy that leaves before its request was queued withdraws the attempt of a copy that left before it.
+func TestLastCopyWithdrawsTheAttemptOfAnother(t *testing.T) {
+	var c copies
+	id, withdrawn := engine.SessionID{1}, 0
+	c.arrive(id)
+	c.arrive(id)
+	c.leave(id, func() { withdrawn++ })
+	require.Zero(t, withdrawn)
+	c.leave(id, nil)
+	require.Equal(t, 1, withdrawn)
+	require.Empty(t, c.served)
+}
+
+// leaver is a caller that is gone when its request is committed, before the request is applied.
+type leaver struct {
+	leave func()
+	once  sync.Once
+}
+
+func (l *leaver) Applied(_ raftstore.Entry, events []machine.Event) {
+	if l.leave != nil && slices.ContainsFunc(events, func(e machine.Event) bool { return e.Type == machine.EventQueued }) {
+		l.once.Do(l.leave)
+	}
+}
+
+func (*leaver) Restored(*machine.Machine) {}
+
+// An attempt whose last caller leaves while it is committed does not stay in the queue.
+func TestCallerLeavesBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	var l leaver
+	s := newTestService(t, func(c *raftstore.Config) { c.Observer = &l })
+	_, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	l.leave = func() {
+		cancel()
+		for waits := true; waits; runtime.Gosched() { // until the copy leaves
+			waits = false
+			s.copies.mu.Lock()
+			for _, c := range s.copies.served {
+				waits = c.ended == nil
+			}
+			s.copies.mu.Unlock()
+		}
+	}
+	go func() {
+		_, err := s.Acquire(ctx, &pb.AcquireRequest{Resource: "a", Ttl: "1h", Wait: "1h", Attempt: "0123456789abcdef"})
+		ended <- err
+	}()
+	require.ErrorIs(t, <-ended, engine.ErrUncertain)
+	status, err := s.router.Node.Inspect(t.Context(), "a", raftstore.Linearizable)
+	require.NoError(t, err)
+	require.Empty(t, status.Waiters)
 }

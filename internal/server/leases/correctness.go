@@ -23,7 +23,7 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	a.copies.arrive(id)
 	response, s, err := a.askInSession(ctx, caller)
 	var withdraw func()
-	if err != nil && s != nil && caller.Err() != nil && a.queued.Load() {
+	if a.request.Wait && s != nil && caller.Err() != nil && errors.Is(err, engine.ErrUncertain) { // it may be queued
 		withdraw = func() { a.withdraw(caller, s) }
 	}
 	a.copies.leave(id, withdraw)

@@ -33,11 +33,14 @@ type testService struct {
 
 const sessionTTL = time.Hour
 
-func newTestService(t testing.TB) testService {
+func newTestService(t testing.TB, change ...func(*raftstore.Config)) testService {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0",
-		Logger: quiet})
+	config := raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet}
+	for _, f := range change {
+		f(&config)
+	}
+	node, err := raftstore.Open(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, node.Close()) })
 	require.NoError(t, node.Bootstrap())
