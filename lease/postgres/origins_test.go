@@ -201,6 +201,37 @@ func TestTokensOfSeveralCopies(t *testing.T) {
 	}
 }
 
+// Copies of an original that are used in turn grant no token twice, although an operator raised the tokens of the
+// original, which then was granted few of them, and although its server was started again between the copies.
+func TestTokensOfCopiesOfARaisedOriginal(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	server := shared.Get(t)
+	admin := connect(t, server.DSN)
+	id := engine.NewSessionID().String()
+	dsn := func(name string) string { return strings.Replace(server.DSN, "/postgres?", "/"+name+"_"+id+"?", 1) }
+	run(t, admin, "CREATE DATABASE original_"+id)
+	original := connect(t, dsn("original"))
+	run(t, original, postgres.DDL(), fmt.Sprintf("SELECT leased_raise(%d)", 2*step),
+		"UPDATE leased_origin SET since = since - interval '1 day'")
+	last := int64(0)
+	for _, name := range []string{"copy_1", "copy_2", "copy_3"} {
+		if name == "copy_3" {
+			original = connect(t, dsn("original"))
+			run(t, original, "UPDATE leased_origin SET started = NULL") // as after a start of the server
+			grant(t, original, "b")
+		}
+		require.NoError(t, original.Close(ctx))
+		testserver.Eventually(t, "the copy", func() bool {
+			_, err := admin.Exec(ctx, "CREATE DATABASE "+name+"_"+id+" TEMPLATE original_"+id)
+			return err == nil // no other connection uses the original
+		})
+		first := grant(t, connect(t, dsn(name)), "a")
+		require.Greater(t, first, last, name)
+		last = first
+	}
+}
+
 // The second recovery from one backup has a later timeline than the first one. Its tokens are above those of the
 // first one.
 func TestTokensGrowAfterEachRecovery(t *testing.T) {
@@ -253,9 +284,9 @@ func TestTokensGrowInACopy(t *testing.T) {
 	require.Greater(t, grant(t, renamed, "used"), last+step/2)
 
 	run(t, renamed, "SELECT setval('leased_tokens', 1)", "SELECT setval('leased_raised', 0)",
-		"UPDATE leased_origin SET server = 'another', started = NULL, floor = 0, since = now()",
-		"UPDATE leased_locks SET expires = NULL")
-	require.Greater(t, grant(t, renamed, "used"), last+6*step)
+		"UPDATE leased_origin SET server = 'another', started = NULL, "+
+			"since = now() + interval '100 days'", "UPDATE leased_locks SET expires = NULL")
+	require.Greater(t, grant(t, renamed, "used"), last+8*step, "the clock was set back")
 }
 
 // An installation changes only the functions of its own schema, whatever its name.

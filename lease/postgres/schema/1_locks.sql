@@ -76,8 +76,7 @@ CREATE TABLE IF NOT EXISTS leased_origin (
     server   text NOT NULL,
     place    text NOT NULL,
     started  timestamptz,
-    floor    bigint NOT NULL DEFAULT 0, -- the newest token at the time since
-    since    timestamptz NOT NULL DEFAULT clock_timestamp()
+    since    timestamptz NOT NULL DEFAULT clock_timestamp() -- the installation, or the first grant of a copy
 );
 -- A hash of the origin for which the tokens were raised. Other transactions see a sequence before the row is committed.
 CREATE SEQUENCE IF NOT EXISTS leased_raised MINVALUE -9223372036854775808;
@@ -97,9 +96,9 @@ CREATE OR REPLACE VIEW leased_known_origin AS
 
 -- leased_next_token returns the next token. After a change of the origin all tokens rise first: by 2^32 for each new timeline
 -- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy
--- of the database rise by 4 * 2^32, and by 4096 for each second since its origin was noted: above those of
--- the original, also if that was promoted up to three times meanwhile, and of an earlier copy, unless that was promoted or copied
--- itself.
+-- of the database rise by 4 * 2^32, and by 4096 for each second since the installation, or since the original became a copy
+-- itself: above those of the original, also if that was promoted up to three times meanwhile, and of an earlier copy, unless that
+-- was promoted or copied itself. All copies count from the same time, so that a later one is above an earlier one.
 -- setval is not undone if the transaction is. The high cost of reading a sequence with enable_seqscan = off
 -- would start the JIT compiler.
 CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = on AS $$
@@ -130,14 +129,15 @@ BEGIN
             IF last.server = here.server AND substr(last.place, 9) = substr(here.place, 9) THEN
                 step := greatest(1, ('x' || left(here.place, 8))::bit(32)::bigint - ('x' || left(last.place, 8))::bit(32)::bigint);
             ELSE
-                reached := greatest(reached, last.floor + (4096 * extract(epoch FROM clock_timestamp() - last.since))::bigint);
+                reached := reached + (4096 * greatest(0, extract(epoch FROM clock_timestamp() - last.since)))::bigint;
             END IF;
             PERFORM setval('leased_tokens', reached + step * 4294967296);
         END IF;
         PERFORM setval('leased_raised', origin);
     END IF;
-    UPDATE leased_origin SET server = here.server, place = here.place, started = here.started, since = clock_timestamp(),
-        floor = (SELECT last_value FROM leased_tokens) WHERE ctid = ANY (ARRAY(SELECT ctid FROM leased_origin FOR UPDATE SKIP LOCKED));
+    UPDATE leased_origin SET server = here.server, place = here.place, started = here.started,
+        since = CASE WHEN server = here.server AND substr(place, 9) = substr(here.place, 9) THEN since ELSE clock_timestamp() END
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM leased_origin FOR UPDATE SKIP LOCKED));
     RETURN nextval('leased_tokens');
 END
 $$;
