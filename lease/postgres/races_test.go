@@ -103,12 +103,18 @@ func TestReleaseWaitsForTheFirstAcquire(t *testing.T) {
 	require.True(t, released())
 	require.Zero(t, value[int](t, pool, holdersA))
 
-	acquiring = transaction(t, pool, pgx.ReadCommitted,
-		"SELECT leased_acquire(ARRAY['a', 'b', 'c'], 's', '1 min', 'an attempt for a set')")
-	released = meanwhile[bool](t, pool, "SELECT released FROM leased_release(ARRAY['b'], 'an attempt for a set')")
-	require.NoError(t, acquiring.Commit(testserver.Context(t)))
-	require.True(t, released())
-	require.Zero(t, value[int](t, pool, "SELECT count(*) FROM leased_list()"))
+	// The rest of a set is released too, also if the lock that the release names goes to a waiter.
+	const set = "SELECT leased_acquire(ARRAY['a', 'b', 'c'], 's', '1 min', 'an attempt for a set')"
+	const queueB = "SELECT leased_acquire(ARRAY['b'], 'w', '1 min', 'attempt of a waiter', NULL, '1 min')"
+	for _, statements := range [][]string{{set}, {set, queueB}} {
+		pool = database(t, shared.Get(t).DSN)
+		acquiring = transaction(t, pool, pgx.ReadCommitted, statements...)
+		released = meanwhile[bool](t, pool, "SELECT released FROM leased_release(ARRAY['b'], 'an attempt for a set')")
+		require.NoError(t, acquiring.Commit(testserver.Context(t)))
+		require.True(t, released())
+		require.Zero(t, value[int](t, pool, "SELECT count(*) FROM leased_list() WHERE holder = 's'"))
+		require.Equal(t, len(statements)-1, value[int](t, pool, "SELECT count(*) FROM leased_list() WHERE holder = 'w'"))
+	}
 }
 
 // A transaction whose snapshot is older than the release of an attempt does not grant the attempt.

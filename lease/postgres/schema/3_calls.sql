@@ -56,8 +56,9 @@ BEGIN
                 UNION ALL SELECT unnest(k.resources) FROM leased_locks k WHERE k.resource = ANY ($1) AND k.attempt = $2 AND k.owner = session_user);
             EXIT WHEN more <@ names;
             names := more;
-            released := leased_end(names, $2, session_user) > 0 OR released;
+            PERFORM leased_lock(names);
         END LOOP;
+        released := leased_end(names, $2, session_user) > 0;
     ELSIF queued THEN
         SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;
