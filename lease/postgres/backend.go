@@ -22,7 +22,7 @@ import (
 
 // Backend is an engine.Backend on the functions in a PostgreSQL database.
 type Backend struct {
-	pool               *pgxpool.Pool
+	pool               *database
 	logger             *slog.Logger
 	listener           *listener
 	acquires, releases *batches
@@ -30,13 +30,26 @@ type Backend struct {
 
 var _ engine.Backend = (*Backend)(nil)
 
+// database is a pool of connections to a server that may become silent. A query without an answer gives up its
+// connection after answerLimit: a few of them would otherwise occupy the whole pool.
+type database struct {
+	*pgxpool.Pool
+	answerLimit time.Duration
+}
+
+// limit returns the context of a query.
+func (d *database) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d.answerLimit)
+}
+
 // New returns a Backend on the database of pool, in which DDL was run. It uses one more
 // connection while it has waiters. Close it before the pool.
 func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	b := &Backend{pool: pool, logger: logger, listener: newListener(pool, logger)}
+	db := &database{Pool: pool, answerLimit: 10 * time.Second}
+	b := &Backend{pool: db, logger: logger, listener: newListener(db, logger)}
 	alone := make(chan struct{}, max(1, pool.Config().MaxConns/2))
 	b.acquires = &batches{verb: "acquire", send: b.acquire, alone: alone, underWay: map[string]bool{}}
 	b.releases = &batches{verb: "release", send: b.release, alone: alone, underWay: map[string]bool{}}
@@ -65,8 +78,10 @@ const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.hold
 // Inspect returns the holder and the waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	status := engine.Status{Resource: resource, Mode: engine.Correctness}
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
 	// The rows have the error of the query, too.
-	rows, _ := b.pool.Query(ctx, "SELECT "+partyColumns+" FROM leased_inspect($1) i", string(resource))
+	rows, _ := b.pool.Query(limited, "SELECT "+partyColumns+" FROM leased_inspect($1) i", string(resource))
 	parties, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.Party, error) { return party(row) })
 	if err != nil {
 		return status, failure(ctx, "inspect", resource, err)

@@ -278,6 +278,8 @@ func refused(err error) bool {
 
 // acquire makes acquires in one transaction.
 func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer, error) {
+	ctx, cancel := b.pool.limit(ctx)
+	defer cancel()
 	channel, _ := b.listener.channel()
 	rows, _ := b.pool.Query(ctx, acquireLocks, column(calls, nameOf),
 		column(calls, func(c *call) string { return c.acquire.holder }),
@@ -295,6 +297,8 @@ func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer
 
 // release makes releases in one transaction, and wakes the waiters of this process that it granted a lock.
 func (b *Backend) release(ctx context.Context, calls []*call) (map[string]answer, error) {
+	ctx, cancel := b.pool.limit(ctx)
+	defer cancel()
 	channel, _ := b.listener.channel()
 	sent := releaseClock.Now()
 	rows, _ := b.pool.Query(ctx, releaseLocks, column(calls, nameOf), column(calls, attemptOf),

@@ -24,6 +24,9 @@ func ReleaseTogether(ctx context.Context, s engine.Session, held ...engine.Held)
 	return err
 }
 
+// SetAnswerLimit sets the time after which a query that was not answered gives up its connection.
+func SetAnswerLimit(b *Backend, limit time.Duration) { b.pool.answerLimit = limit }
+
 // SetIdle sets the time without waiters after which a backend stops to listen. It has no waiters yet.
 func SetIdle(b *Backend, idle time.Duration) { b.listener.idle = idle }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -17,7 +16,7 @@ import (
 // listener wakes waiters with LISTEN, on its own connection, while there are any. A
 // notification is a hint: waiters also ask without one.
 type listener struct {
-	pool   *pgxpool.Pool
+	pool   *database
 	logger *slog.Logger
 	name   string        // of the channel
 	idle   time.Duration // the time without waiters after which the connection is given back
@@ -33,7 +32,7 @@ type listener struct {
 	warned    bool
 }
 
-func newListener(pool *pgxpool.Pool, logger *slog.Logger) *listener {
+func newListener(pool *database, logger *slog.Logger) *listener {
 	l := &listener{pool: pool, logger: logger, name: "leased_" + engine.NewSessionID().String(), idle: 30 * time.Second,
 		pause: 5 * time.Second, waiters: map[string]chan handoff{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -146,16 +145,18 @@ var errSilent = errors.New("a test notification did not arrive")
 // listen takes a connection and wakes waiters until it fails, or until nobody has waited for
 // some time.
 func (l *listener) listen() error {
-	pooled, err := l.pool.Acquire(l.ctx)
+	limited, cancel := l.pool.limit(l.ctx)
+	defer cancel()
+	pooled, err := l.pool.Acquire(limited)
 	if err != nil {
 		return err
 	}
 	conn := pooled.Hijack() // LISTEN belongs to the connection
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(l.ctx, "LISTEN "+l.name); err != nil {
+	if _, err := conn.Exec(limited, "LISTEN "+l.name); err != nil {
 		return err
 	}
-	if _, err := l.pool.Exec(l.ctx, "SELECT pg_notify($1, '')", l.name); err != nil {
+	if _, err := l.pool.Exec(limited, "SELECT pg_notify($1, '')", l.name); err != nil {
 		return err
 	}
 	limit := 2 * time.Second // for the test notification

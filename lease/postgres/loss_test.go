@@ -114,6 +114,96 @@ func loseConnections(t *testing.T, late bool) {
 	}
 }
 
+// silentConn loses all answers while silent is set.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Read(b []byte) (n int, err error) {
+	for {
+		n, err = c.Conn.Read(b)
+		if err != nil || !c.silent.Load() {
+			return n, err
+		}
+	}
+}
+
+// Calls without a time limit give their connections up if the server is silent, so that later calls have some. Their
+// outcome is uncertain. Waiters listen when the server answers again.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(testserver.Context(t), 20*time.Second)
+	defer cancel()
+	whole := database(t, shared.Get(t).DSN)
+	set := engine.Request{Nonce: 2, Resources: []fencing.Resource{"b", "c"}}
+	calls := []func(b *postgres.Backend, s engine.Session) error{
+		func(_ *postgres.Backend, s engine.Session) error {
+			_, err := s.Acquire(ctx, request(1, "a"))
+			return err
+		},
+		func(_ *postgres.Backend, s engine.Session) error { _, err := s.Acquire(ctx, set); return err },
+		func(_ *postgres.Backend, s engine.Session) error { return s.Release(ctx, heldBy(request(3, "d"))) },
+		func(_ *postgres.Backend, s engine.Session) error { _, err := s.Renew(ctx, heldBy(set)); return err },
+		func(b *postgres.Backend, _ engine.Session) error { _, err := b.Inspect(ctx, "a"); return err },
+		func(b *postgres.Backend, _ engine.Session) error { _, err := b.List(ctx, "", ""); return err },
+		func(b *postgres.Backend, _ engine.Session) error { _, err := b.Renew(ctx, "a", 1, 0, nil); return err },
+		func(b *postgres.Backend, _ engine.Session) error { return b.Break(ctx, "a", 1) },
+		func(b *postgres.Backend, _ engine.Session) error { _, err := b.Raise(ctx, 1); return err },
+		func(b *postgres.Backend, _ engine.Session) error { _, _, err := b.CloseLock(ctx, "e"); return err },
+	}
+	var silent atomic.Bool
+	config := whole.Config()
+	config.MaxConns = int32(len(calls))
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return silentConn{conn, &silent}, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	b := backend(t, pool)
+	postgres.SetAnswerLimit(b, 500*time.Millisecond)
+	postgres.SetPause(b, time.Millisecond)
+	s := open(t, b, nil)
+	silence := func() {
+		var established []*pgxpool.Conn
+		for range config.MaxConns {
+			conn, err := pool.Acquire(ctx)
+			require.NoError(t, err)
+			established = append(established, conn)
+		}
+		for _, conn := range established {
+			conn.Release()
+		}
+		silent.Store(true)
+	}
+	silence()
+	failed := make(chan error, len(calls))
+	for _, call := range calls {
+		go func() { failed <- call(b, s) }()
+	}
+	for range calls {
+		require.ErrorIs(t, testserver.Receive(t, failed), engine.ErrUncertain)
+	}
+	silent.Store(false)
+	_, err = s.Acquire(ctx, request(4, "f"))
+	require.NoError(t, err)
+
+	silence()
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	waiter := request(5, "f")
+	waiter.Wait = true
+	go func() { _, err := s.Acquire(waiting, waiter); failed <- err }()
+	require.ErrorIs(t, testserver.Receive(t, failed), engine.ErrUncertain)
+	silent.Store(false)
+	go func() { _, err := s.Acquire(waiting, waiter); failed <- err }()
+	testserver.Eventually(t, "the waiter listens", func() bool { return postgres.Listening(b) })
+	stop()
+	require.ErrorIs(t, testserver.Receive(t, failed), context.Canceled)
+}
+
 // A transaction that is left open is ended by the server, and its grant never was.
 func TestIdleTransactionIsEnded(t *testing.T) {
 	t.Parallel()

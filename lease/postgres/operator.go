@@ -16,7 +16,9 @@ import (
 // List returns the held locks whose names begin with prefix and come after a given name, sorted
 // by name, with their waiters. It returns up to 1,000 locks, and none after the last one.
 func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource) (page []engine.Status, err error) {
-	rows, _ := b.pool.Query(ctx, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
+	rows, _ := b.pool.Query(limited, "SELECT "+partyColumns+", l.resource FROM leased_list($1, $2, 1000) l, "+
 		"leased_inspect(l.resource) WITH ORDINALITY i "+
 		"ORDER BY l.resource COLLATE \"C\", ordinality", prefix, string(after))
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (name string, err error) {
@@ -37,7 +39,9 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 // returns the TTL. metadata replaces the metadata of the lease, unless it is nil.
 func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fencing.Token, ttl time.Duration,
 	metadata map[string]string) (time.Duration, error) {
-	err := b.pool.QueryRow(ctx, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
+	err := b.pool.QueryRow(limited, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
 		"leased_renew(i.resources, array_fill(i.attempt, ARRAY[cardinality(i.resources)]), $3, $4) r "+
 		"WHERE i.token = $2 AND r.locks = cardinality(i.resources)", string(resource), int64(token),
 		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, metadata).Scan(&ttl)
@@ -66,7 +70,9 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 func (b *Backend) end(ctx context.Context, call string, resource fencing.Resource, token fencing.Token,
 	sql string) error {
 	var ended bool
-	err := b.pool.QueryRow(ctx, sql, string(resource), int64(token)).Scan(&ended)
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
+	err := b.pool.QueryRow(limited, sql, string(resource), int64(token)).Scan(&ended)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return failure(ctx, call, resource, err)
 	}
@@ -82,7 +88,9 @@ func notHeld(call string, resource fencing.Resource, token fencing.Token) error 
 
 // Raise makes all later tokens larger than floor, and returns the largest token until now.
 func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.Token, err error) {
-	if err := b.pool.QueryRow(ctx, "SELECT leased_raise($1)", floor).Scan(&last); err != nil {
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
+	if err := b.pool.QueryRow(limited, "SELECT leased_raise($1)", floor).Scan(&last); err != nil {
 		return fencing.None, failure(ctx, "raise the tokens", "", err)
 	}
 	return last, nil
@@ -94,7 +102,9 @@ func (b *Backend) Raise(ctx context.Context, floor fencing.Token) (last fencing.
 func (b *Backend) CloseLock(ctx context.Context, resource fencing.Resource) (token fencing.Token, closed bool,
 	err error) {
 	var last *fencing.Token
-	err = b.pool.QueryRow(ctx, "SELECT token, closed FROM leased_close($1)", string(resource)).Scan(&last, &closed)
+	limited, cancel := b.pool.limit(ctx)
+	defer cancel()
+	err = b.pool.QueryRow(limited, "SELECT token, closed FROM leased_close($1)", string(resource)).Scan(&last, &closed)
 	if err != nil {
 		return fencing.None, false, failure(ctx, "close", resource, err)
 	}

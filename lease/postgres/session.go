@@ -199,6 +199,8 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 			attempts = append(attempts, h.Name)
 		}
 	}
+	ctx, cancel := s.backend.pool.limit(ctx)
+	defer cancel()
 	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, metadata)
 	locks = map[string]int{}
 	var (
