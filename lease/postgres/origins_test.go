@@ -42,7 +42,7 @@ func TestOriginIsMissing(t *testing.T) {
 	t.Parallel()
 	pool := database(t, shared.Get(t).DSN)
 	last := grant(t, pool, "a")
-	do(t, pool, "TRUNCATE leased_origin")
+	do(t, pool, "TRUNCATE leased_origin", "ALTER SEQUENCE leased_raised RESTART")
 	first := transaction(t, pool, pgx.ReadCommitted)
 	raised := grant(t, first, "b")
 	require.Greater(t, raised, last+step/2)
@@ -73,8 +73,11 @@ func TestOriginIsMissing(t *testing.T) {
 // moved makes a database believe that it has another origin.
 func moved(t *testing.T, pool *pgxpool.Pool, change string) {
 	t.Helper()
-	do(t, pool, "SELECT setval('leased_raised', 0)", "UPDATE leased_origin SET started = NULL, "+change)
+	do(t, pool, "UPDATE leased_origin SET started = NULL, "+change, raisedForRow)
 }
+
+// raisedForRow notes that the tokens were raised for the origin in the row.
+const raisedForRow = "SELECT setval('leased_raised', leased_raised_for(server, place)) FROM leased_origin"
 
 // The first grant after a change of the origin is in a transaction that stays open or is prepared. Other transactions
 // are granted locks meanwhile, with raised tokens. They are raised once, also if that transaction is rolled back.
@@ -114,8 +117,9 @@ func TestWaitersRaiseOnce(t *testing.T) {
 	for _, raising := range []string{"SELECT FROM leased_raising FOR UPDATE", "INSERT INTO leased_raising TABLE saved"} {
 		pool := database(t, shared.Get(t).DSN)
 		before := grant(t, pool, "a")
-		do(t, pool, "CREATE TABLE saved AS TABLE leased_raising", "DELETE FROM leased_raising WHERE "+
-			strconv.FormatBool(strings.HasPrefix(raising, "INSERT")))
+		do(t, pool, "INSERT INTO leased_raising SELECT leased_raised_for(server, place) FROM leased_origin",
+			"CREATE TABLE saved AS TABLE leased_raising",
+			"DELETE FROM leased_raising WHERE "+strconv.FormatBool(strings.HasPrefix(raising, "INSERT")))
 		moved(t, pool, "server = 'another'")
 		prepared := transaction(t, pool, pgx.ReadCommitted, "UPDATE leased_origin SET started = NULL")
 		name := "leased_" + engine.NewSessionID().String()
@@ -152,6 +156,30 @@ func TestPreparedGrantBeforeAChangeBlocksNobody(t *testing.T) {
 	require.NoError(t, open.Rollback(testserver.Context(t)))
 }
 
+// A prepared transaction keeps the row of the origin out of date during several failovers. Each of them raises the
+// tokens by one step: with more, they would reach those of another recovery to a later timeline.
+func TestTimelinesBesideAPreparedGrant(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	last := grant(t, pool, "a")
+	require.EqualValues(t, 1, last, "an installation raises nothing")
+	open := transaction(t, pool, pgx.ReadCommitted, "UPDATE leased_origin SET started = NULL")
+	name := "leased_" + engine.NewSessionID().String()
+	run(t, open.Conn(), "PREPARE TRANSACTION '"+name+"'")
+	place := value[string](t, pool, "SELECT substr(leased_place(), 9)")
+	for timeline := 2; timeline <= 4; timeline++ {
+		do(t, pool, fmt.Sprintf("CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS "+
+			"$$ SELECT '%08X%s' $$", timeline, place))
+		token := grant(t, pool, fmt.Sprint("a/", timeline))
+		require.Greater(t, token, last+step/2)
+		require.Less(t, token, last+step+step/2)
+		last = token
+	}
+	do(t, pool, "COMMIT PREPARED '"+name+"'")
+	require.Equal(t, last+1, grant(t, pool, "b"), "raised once")
+	require.NoError(t, open.Rollback(testserver.Context(t)))
+}
+
 // Databases that were loaded from one dump, or copied from one, in turn grant no token twice. Neither does one whose
 // original was promoted after the dump.
 func TestTokensOfSeveralCopies(t *testing.T) {
@@ -170,7 +198,7 @@ func TestTokensOfSeveralCopies(t *testing.T) {
 	var last int64
 	for n := range int64(3) {
 		run(t, original, "UPDATE leased_origin SET started = NULL, place = '00000000' || substr(place, 9)",
-			"SELECT setval('leased_raised', 0)")
+			raisedForRow)
 		last = grant(t, original, engine.NewSessionID().String())
 		require.Greater(t, last, n*step+step/2, "the original was promoted")
 	}
@@ -283,9 +311,10 @@ func TestTokensGrowInACopy(t *testing.T) {
 	renamed := connect(t, dsn("original"))
 	require.Greater(t, grant(t, renamed, "used"), last+step/2)
 
-	run(t, renamed, "SELECT setval('leased_tokens', 1)", "SELECT setval('leased_raised', 0)",
+	run(t, renamed, "SELECT setval('leased_tokens', 1)",
 		"UPDATE leased_origin SET server = 'another', started = NULL, "+
-			"since = now() + interval '100 days'", "UPDATE leased_locks SET expires = NULL")
+			"since = now() + interval '100 days'", raisedForRow,
+		"UPDATE leased_locks SET expires = NULL")
 	require.Greater(t, grant(t, renamed, "used"), last+8*step, "the clock was set back")
 }
 

@@ -78,8 +78,12 @@ CREATE TABLE IF NOT EXISTS leased_origin (
     started  timestamptz,
     since    timestamptz NOT NULL DEFAULT clock_timestamp() -- the installation, or the first grant of a copy
 );
--- A hash of the origin for which the tokens were raised. Other transactions see a sequence before the row is committed.
+-- The origin for which the tokens were raised: its timeline, and a hash of the rest. Other transactions see a sequence before the
+-- row is committed. A transaction that was prepared with the row may keep it out of date for several origins.
 CREATE SEQUENCE IF NOT EXISTS leased_raised MINVALUE -9223372036854775808;
+CREATE OR REPLACE FUNCTION leased_raised_for(server text, place text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT (('x' || left(place, 8))::bit(32)::bigint << 32) | (hashtextextended(server || substr(place, 9), 0) & 4294967295)
+$$;
 -- A row for each origin, which is the mutex of those that raise the tokens for it. A transaction that was prepared at another
 -- origin can keep the row above, but not this one.
 CREATE TABLE IF NOT EXISTS leased_raising (hash bigint PRIMARY KEY);
@@ -88,6 +92,7 @@ CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS $$
         || 'leased_origin'::regclass::oid
 $$;
 INSERT INTO leased_origin (server, place) SELECT system_identifier, leased_place() FROM pg_control_system() ON CONFLICT DO NOTHING;
+DO $$ BEGIN PERFORM setval('leased_raised', leased_raised_for(server, place)) FROM leased_origin, leased_raised WHERE NOT is_called; END $$;
 
 -- The shorter ways to a token are for transactions that wait for the disk, too.
 CREATE OR REPLACE VIEW leased_known_origin AS
@@ -104,8 +109,8 @@ CREATE OR REPLACE VIEW leased_known_origin AS
 CREATE OR REPLACE FUNCTION leased_next_token() RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = on AS $$
 DECLARE
     here    leased_origin;
-    last    leased_origin;
     origin  bigint;
+    raised  bigint;
     reached bigint;
     step    bigint := 4;
 BEGIN
@@ -116,23 +121,21 @@ BEGIN
         RETURN nextval('leased_tokens');
     END IF;
     SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
-    origin := hashtextextended(here.server || '/' || here.place, 0);
+    origin := leased_raised_for(here.server, here.place);
     IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN
         INSERT INTO leased_raising VALUES (origin) ON CONFLICT DO NOTHING;
         PERFORM FROM leased_raising WHERE hash = origin FOR UPDATE;
-    END IF;
-    IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN -- still
         INSERT INTO leased_origin (server, place) SELECT '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
-        SELECT * INTO last FROM leased_origin;
-        IF (last.server, last.place) IS DISTINCT FROM (here.server, here.place) THEN
-            SELECT greatest(last_value, (SELECT max(token) FROM leased_locks)) INTO reached FROM leased_tokens;
-            IF last.server = here.server AND substr(last.place, 9) = substr(here.place, 9) THEN
-                step := greatest(1, ('x' || left(here.place, 8))::bit(32)::bigint - ('x' || left(last.place, 8))::bit(32)::bigint);
-            ELSE
-                reached := reached + (4096 * greatest(0, extract(epoch FROM clock_timestamp() - last.since)))::bigint;
-            END IF;
-            PERFORM setval('leased_tokens', reached + step * 4294967296);
+    END IF;
+    SELECT last_value INTO raised FROM leased_raised;
+    IF origin <> raised THEN -- still
+        SELECT greatest(last_value, (SELECT max(token) FROM leased_locks)) INTO reached FROM leased_tokens;
+        IF origin & 4294967295 = raised & 4294967295 THEN
+            step := greatest(1, (origin >> 32) - (raised >> 32));
+        ELSE
+            reached := reached + (4096 * greatest(0, (SELECT extract(epoch FROM clock_timestamp() - since) FROM leased_origin)))::bigint;
         END IF;
+        PERFORM setval('leased_tokens', reached + step * 4294967296);
         PERFORM setval('leased_raised', origin);
     END IF;
     UPDATE leased_origin SET server = here.server, place = here.place, started = here.started,
