@@ -37,26 +37,34 @@ func TestRaiseExcludesGrants(t *testing.T) {
 }
 
 // A database without the row of its origin, such as one that was loaded from a dump without data, raises its tokens
-// once.
+// once. If the first grant is prepared, others are granted locks meanwhile, and add the row if it is rolled back.
 func TestOriginIsMissing(t *testing.T) {
 	t.Parallel()
-	pool := database(t, shared.Get(t).DSN)
-	last := grant(t, pool, "a")
-	do(t, pool, "TRUNCATE leased_origin", "ALTER SEQUENCE leased_raised RESTART")
-	first := transaction(t, pool, pgx.ReadCommitted)
-	raised := grant(t, first, "b")
-	require.Greater(t, raised, last+step/2)
-	next := meanwhile[int64](t, pool, "SELECT leased_hold('c')")
-	require.NoError(t, first.Commit(testserver.Context(t)))
-	require.Equal(t, raised+1, next())
-	require.Equal(t, raised+2, grant(t, pool, "d"))
+	for _, end := range []string{"ROLLBACK", "COMMIT"} {
+		pool := database(t, shared.Get(t).DSN)
+		last := grant(t, pool, "a")
+		do(t, pool, "TRUNCATE leased_origin", "ALTER SEQUENCE leased_raised RESTART")
+		first := transaction(t, pool, pgx.ReadCommitted)
+		raised := grant(t, first, "b")
+		require.Greater(t, raised, last+step/2)
+		prepared := "leased_" + engine.NewSessionID().String()
+		run(t, first.Conn(), "PREPARE TRANSACTION '"+prepared+"'")
+		other := second(t, pool)
+		run(t, other, "SET lock_timeout = '1 s'")
+		require.Equal(t, raised+1, grant(t, other, "c"))
+		do(t, pool, end+" PREPARED '"+prepared+"'")
+		require.Equal(t, raised+2, grant(t, other, "d"))
+		require.Equal(t, 1, value[int](t, pool, "SELECT count(*) FROM leased_known_origin"))
+		require.NoError(t, first.Rollback(testserver.Context(t)))
+	}
 
 	server := shared.Get(t)
+	admin := connect(t, server.DSN)
 	name := "empty_" + engine.NewSessionID().String()
-	do(t, pool, "CREATE DATABASE "+name)
+	run(t, admin, "CREATE DATABASE "+name)
 	dsn := strings.Replace(server.DSN, "/postgres?", "/"+name+"?", 1)
 	run(t, connect(t, dsn), postgres.DDL())
-	do(t, pool, "CREATE DATABASE "+name+"_2")
+	run(t, admin, "CREATE DATABASE "+name+"_2")
 	dump, err := exec.CommandContext(testserver.Context(t), "pg_dump", "-s", dsn).Output()
 	require.NoError(t, err)
 	load := exec.CommandContext(testserver.Context(t), "psql", "-q", "-v", "ON_ERROR_STOP=1",
@@ -65,8 +73,9 @@ func TestOriginIsMissing(t *testing.T) {
 	output, err := load.CombinedOutput()
 	require.NoError(t, err, string(output))
 	loaded := connect(t, strings.Replace(server.DSN, "/postgres?", "/"+name+"_2?", 1))
-	run(t, loaded, "SET search_path = public")
+	run(t, loaded, "SET search_path = public", postgres.DDL())
 	token := grant(t, loaded, "a")
+	require.Greater(t, token, 4*int64(step))
 	require.Equal(t, token+1, grant(t, loaded, "b"), "the step is taken once")
 }
 

@@ -78,12 +78,6 @@ CREATE TABLE IF NOT EXISTS leased_origin (
     started  timestamptz,
     since    timestamptz NOT NULL DEFAULT clock_timestamp() -- the installation, or the first grant of a copy
 );
--- The origin for which the tokens were raised: its timeline, and a hash of the rest. Other transactions see a sequence before the
--- row is committed. A transaction that was prepared with the row may keep it out of date for several origins.
-CREATE SEQUENCE IF NOT EXISTS leased_raised MINVALUE -9223372036854775808;
-CREATE OR REPLACE FUNCTION leased_raised_for(server text, place text) RETURNS bigint LANGUAGE sql AS $$
-    SELECT (('x' || left(place, 8))::bit(32)::bigint << 32) | (hashtextextended(server || substr(place, 9), 0) & 4294967295)
-$$;
 -- A row for each origin, which is the mutex of those that raise the tokens for it. A transaction that was prepared at another
 -- origin can keep the row above, but not this one.
 CREATE TABLE IF NOT EXISTS leased_raising (hash bigint PRIMARY KEY);
@@ -91,8 +85,22 @@ CREATE OR REPLACE FUNCTION leased_place() RETURNS text LANGUAGE sql AS $$
     SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || rtrim(pg_relation_filepath('leased_origin'), '0123456789')
         || 'leased_origin'::regclass::oid
 $$;
-INSERT INTO leased_origin (server, place) SELECT system_identifier, leased_place() FROM pg_control_system() ON CONFLICT DO NOTHING;
-DO $$ BEGIN PERFORM setval('leased_raised', leased_raised_for(server, place)) FROM leased_origin, leased_raised WHERE NOT is_called; END $$;
+CREATE OR REPLACE FUNCTION leased_raised_for(server text, place text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT (('x' || left(place, 8))::bit(32)::bigint << 32) | (hashtextextended(server || substr(place, 9), 0) & 4294967295)
+$$;
+
+-- leased_raised has the origin for which the tokens were raised: its timeline, and a hash of the rest. Other transactions see a
+-- sequence before the row is committed. A transaction that was prepared with the row may keep it out of date for several origins.
+-- A schema that has the sequence already may be a dump without data. Its first grant raises the tokens.
+DO $$
+BEGIN
+    IF to_regclass(quote_ident(current_schema()) || '.leased_raised') IS NULL THEN
+        CREATE SEQUENCE leased_raised MINVALUE -9223372036854775808;
+        INSERT INTO leased_origin (server, place) SELECT system_identifier, leased_place() FROM pg_control_system();
+        PERFORM setval('leased_raised', leased_raised_for(server, place)) FROM leased_origin;
+    END IF;
+END
+$$;
 
 -- The shorter ways to a token are for transactions that wait for the disk, too.
 CREATE OR REPLACE VIEW leased_known_origin AS
@@ -122,10 +130,9 @@ BEGIN
     END IF;
     SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
     origin := leased_raised_for(here.server, here.place);
-    IF origin <> (SELECT last_value FROM leased_raised) OR NOT EXISTS (SELECT FROM leased_origin) THEN
+    IF origin <> (SELECT last_value FROM leased_raised) THEN
         INSERT INTO leased_raising VALUES (origin) ON CONFLICT DO NOTHING;
         PERFORM FROM leased_raising WHERE hash = origin FOR UPDATE;
-        INSERT INTO leased_origin (server, place) SELECT '', '' WHERE NOT EXISTS (SELECT FROM leased_origin) ON CONFLICT DO NOTHING; -- after a dump without data
     END IF;
     SELECT last_value INTO raised FROM leased_raised;
     IF origin <> raised THEN -- still
@@ -137,6 +144,10 @@ BEGIN
         END IF;
         PERFORM setval('leased_tokens', reached + step * 4294967296);
         PERFORM setval('leased_raised', origin);
+    END IF;
+    -- The row is missing after a dump without data. A transaction that has inserted it, and may be prepared, delays nobody.
+    IF NOT EXISTS (SELECT FROM leased_origin) AND pg_try_advisory_xact_lock('leased_origin'::regclass::bigint) THEN
+        INSERT INTO leased_origin (server, place) VALUES (here.server, here.place) ON CONFLICT DO NOTHING;
     END IF;
     UPDATE leased_origin SET server = here.server, place = here.place, started = here.started,
         since = CASE WHEN server = here.server AND substr(place, 9) = substr(here.place, 9) THEN since ELSE clock_timestamp() END
