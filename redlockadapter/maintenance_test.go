@@ -64,6 +64,62 @@ func TestMaintenanceKeepsLeases(t *testing.T) {
 	}
 }
 
+// A lease survives the restart of every node, one at a time, also if its callers find it on the nodes before they
+// renew it, as HTTP callers do. The next node restarts before the lease is renewed on the one that votes again, so the
+// lease is on one node only.
+func TestMaintenanceKeepsFoundLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, b, "a")
+		renew := func() {
+			found, err := other.Find(ctx, "a", held.Token)
+			require.NoError(t, err)
+			require.Equal(t, held, found)
+			require.NoError(t, other.Renew(ctx, []Held{found})[0])
+		}
+		advance(100 * time.Millisecond) // all nodes have it
+		renew()
+		for node := range f.nodes {
+			f.nodes[node].restart(t, true)
+			advance(100 * time.Millisecond) // the processes connect again
+			requireHolder(t, other, "a", held.Token)
+			for step := 1; len(live(t, b)) < len(f.nodes); step++ {
+				if step%10 == 0 {
+					renew()
+				}
+				advance(virtualTTL / 30)
+			}
+			list, err := other.List(ctx, "", "", 1)
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+		}
+		require.NoError(t, other.Release(ctx, held))
+		requireHolder(t, other, "a", fencing.None)
+	})
+}
+
+// A lease that was released is not shown as held while one node that missed the release is up, and another one that
+// confirmed it is down.
+func TestReleasedLeaseIsNotShown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, b, "a")
+		require.NoError(t, b.Renew(ctx, []Held{held})[0])
+		synctest.Wait()
+		f.nodes[2].onRelease(func() error { return errRefused })
+		require.NoError(t, b.Release(ctx, held))
+		require.Equal(t, held.Name, f.field(2, "a", "nonce"))
+		f.nodes[0].stop()
+		requireHolder(t, other, "a", fencing.None)
+		_, err := other.Find(ctx, "a", held.Token)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+	})
+}
+
 // A node that takes a lease back keeps its counter: the next token exceeds both.
 func TestTakenBackLeaseKeepsTheCounter(t *testing.T) {
 	t.Parallel()

@@ -70,37 +70,45 @@ func (b *Backend) checkRead(errs []error) error {
 	return nil
 }
 
-// holder returns the lease that a quorum of the records agree on, and how long a quorum
-// will have it; ok is false if there is none. quorum.GrantedToken decides, unless this process
-// was granted the lease.
+// holder returns the lease that holds the lock according to the records, and how long it has left; ok is false if
+// there is none. A quorum of the nodes has the lease. Or fewer have it, but the nodes that did not answer could
+// complete the quorum, the lease is known to be granted, and no node knows that it has ended: a node that has restarted
+// has no record of the lease until the next renewal.
 func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration,
 	ok bool) {
-	byName := map[string][]scripts.Record{}
+	byName, past, silent := map[string][]scripts.Record{}, fencing.None, len(b.nodes)-len(found)
 	for _, r := range found {
+		past = max(past, r.Past)
 		if r.Name != "" {
 			byName[r.Name] = append(byName[r.Name], r)
 		}
 	}
 	for name, same := range byName {
-		if len(same) < b.quorum {
-			continue
-		}
-		slices.SortFunc(same, func(x, y scripts.Record) int { return int(y.Left - x.Left) })
-		h = leaseOf(name, same[0].Details, resource)
-		if a := b.grants.find(name); a != nil {
-			h.Token = a.Token
-		} else {
-			tokens := make([]fencing.Token, len(same))
-			for i, r := range same {
-				tokens[i] = r.Token
-			}
-			h.Token = quorum.GrantedToken(tokens, len(b.nodes))
-		}
-		if h.Token != fencing.None {
-			return h, same[b.quorum-1].Left, true
+		switch token := b.grantedToken(name, same); {
+		case token <= h.Token: // it was not granted, or is older
+		case len(same) < b.quorum && (len(same)+silent < b.quorum || token <= past):
+		default:
+			slices.SortFunc(same, func(x, y scripts.Record) int { return int(y.Left - x.Left) })
+			h = leaseOf(name, same[0].Details, resource)
+			h.Token, left = token, same[min(b.quorum, len(same))-1].Left
 		}
 	}
-	return engine.Held{}, 0, false
+	return h, left, h.Token != fencing.None
+}
+
+// grantedToken returns the granted token of an attempt from its records, None if they do not tell it.
+// quorum.GrantedToken decides, unless this process was granted the lease or a node knows the token.
+func (b *Backend) grantedToken(name string, records []scripts.Record) fencing.Token {
+	if a := b.grants.find(name); a != nil {
+		return a.Token
+	}
+	tokens := make([]fencing.Token, len(records))
+	for i, r := range records {
+		if tokens[i] = r.Token; r.Granted() != fencing.None {
+			return r.Token
+		}
+	}
+	return quorum.GrantedToken(tokens, len(b.nodes))
 }
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does
@@ -111,13 +119,13 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 	if err != nil {
 		return engine.Held{}, err
 	}
-	h, _, ok := b.holder(resource, found)
-	if ok && h.Token == token {
-		return h, nil
+	holder, _, ok := b.holder(resource, found)
+	if ok && holder.Token == token {
+		return holder, nil
 	}
-	have := 0
+	h, have := engine.Held{}, 0
 	for _, r := range found {
-		if ok || r.Name == "" || r.Token != token {
+		if r.Name == "" || r.Name == holder.Name || r.Token != token {
 			continue
 		}
 		if have++; have > 1 && h.Name != r.Name {

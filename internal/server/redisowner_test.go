@@ -95,6 +95,7 @@ func testTriedTokens(t *testing.T, address, alices, bobs string, nodes []*testse
 	}
 	require.NoError(t, first.Del(testContext(t), record).Err())
 	nodes[1].Kill()
+	asAnotherAttempt(t, nodes[2], "fast/bare")
 	code, answer := postAs(t, address, bobs, "/v1/renew", name)
 	require.Equal(t, http.StatusNotFound, code, "%v", answer)
 	right := regexp.MustCompile(`token \d+`).ReplaceAllString(fmt.Sprint(answer), "token N")
@@ -103,6 +104,21 @@ func testTriedTokens(t *testing.T, address, alices, bobs string, nodes []*testse
 	require.Equal(t, wrong, right)
 	code, answer = postAs(t, address, alices, "/v1/renew", name)
 	require.Equal(t, http.StatusServiceUnavailable, code, "%v", answer)
+}
+
+// asAnotherAttempt gives the attempt that holds a lock on a node another name: the member does not know the attempt.
+func asAnotherAttempt(t *testing.T, node *testserver.RedisServer, lock string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: node.Addr})
+	defer client.Close()
+	keys, err := client.Keys(testContext(t), "*:lock:"+lock).Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	name, err := client.HGet(testContext(t), keys[0], "nonce").Result()
+	require.NoError(t, err)
+	parts := strings.SplitN(name, ".", 4) // its third part is random
+	parts[2] = "another"
+	require.NoError(t, client.HSet(testContext(t), keys[0], "nonce", strings.Join(parts, ".")).Err())
 }
 
 // testInventedLeases checks the leases that a client names on a stream.

@@ -194,7 +194,8 @@ func (b *both) inspect(resource fencing.Resource, about string) int {
 	case OldVersion:
 		model = append(model, strconv.FormatUint(b.node.State().Version, 10))
 	case Accepted:
-		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Released, r.Cause()}
+		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Renewed.String(), r.Ended.String(),
+			r.Details, r.Released, r.Cause()}
 		for _, w := range r.Waiters {
 			model = append(model, w.Name, strconv.FormatInt(w.Ticket, 10))
 		}

@@ -16,10 +16,20 @@ type Record struct {
 	Name    string        // of the attempt that holds the lock, empty if it is free
 	Left    time.Duration // until the attempt expires on the node
 	Token   fencing.Token // of the attempt: the granted one once the node knows it, before that the accepted one
+	Renewed fencing.Token // of the lease that was renewed last
 	Details string        // of the attempt
 	Ended   string        // the attempt that was released or broken last
 	Cause   Cause         // of Ended
+	Past    fencing.Token // the largest one whose lease was released or broken
 	Waiters []Waiter      // in order
+}
+
+// Granted returns the token of the attempt if the node knows that it was granted: it was renewed with it.
+func (r *Record) Granted() fencing.Token {
+	if r.Renewed != r.Token {
+		return fencing.None
+	}
+	return r.Token
 }
 
 // Waiter is a process that waits for a lock.
@@ -34,6 +44,9 @@ func Inspect(resource fencing.Resource, version uint64) *redisconn.Request {
 		strconv.FormatUint(version, 10))
 }
 
+// recordFields is the number of fields before the waiters in a reply to Inspect.
+const recordFields = 8
+
 // ParseRecord returns the record in a reply to Inspect.
 func ParseRecord(got redisconn.Reply) (Record, error) {
 	w := got.Words
@@ -42,22 +55,23 @@ func ParseRecord(got redisconn.Reply) (Record, error) {
 		return Record{}, got.Err
 	case len(w) == 1 || len(w) == 2:
 		return Record{}, refusalOf(got)
-	case len(w) < 6:
+	case len(w) < recordFields:
 		return Record{}, fmt.Errorf("%w: record %q", redisconn.ErrProtocol, w)
 	}
 	left, err := fromMillis(w[1])
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: time left %q", redisconn.ErrProtocol, w[1])
 	}
-	token, err := fencing.ParseToken(w[2])
-	if err != nil {
-		return Record{}, err
+	r := Record{Name: w[0], Left: left, Details: w[5], Ended: w[6], Cause: Cause(w[7])}
+	for i, token := range []*fencing.Token{&r.Token, &r.Renewed, &r.Past} {
+		if *token, err = fencing.ParseToken(w[2+i]); err != nil {
+			return Record{}, err
+		}
 	}
-	r := Record{Name: w[0], Left: left, Token: token, Details: w[3], Ended: w[4], Cause: Cause(w[5])}
 	if left == 0 {
 		r.Name = ""
 	}
-	for pair := range slices.Chunk(w[6:], 2) {
+	for pair := range slices.Chunk(w[recordFields:], 2) {
 		if len(pair) != 2 {
 			return Record{}, fmt.Errorf("%w: waiter %.40q without a ticket", redisconn.ErrProtocol, pair[0])
 		}
