@@ -152,18 +152,18 @@ func TestPartialAttemptIsFound(t *testing.T) {
 	require.Empty(t, f.record(t, 2, "a")["nonce"])
 }
 
-// stoppable returns the fleet of a process that gets the nodes' answers late if it is stopped.
-func (f *virtualFleet) stoppable() (one *virtualFleet, stop *atomic.Bool) {
-	stop = new(atomic.Bool)
-	late := func() time.Duration {
-		if stop.Load() {
-			return time.Second
-		}
-		return 0
-	}
+// stoppable returns the fleet of a process that gets the answers of nodes late, one bit each.
+func (f *virtualFleet) stoppable() (one *virtualFleet, nodes *atomic.Uint64) {
+	nodes = new(atomic.Uint64)
 	copied := *f
 	copied.config.Nodes = nil
-	for _, n := range f.nodes {
+	for i, n := range f.nodes {
+		late := func() time.Duration {
+			if nodes.Load()>>i&1 == 1 {
+				return time.Second
+			}
+			return 0
+		}
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			conn, err := n.connect()
 			if err != nil {
@@ -176,7 +176,7 @@ func (f *virtualFleet) stoppable() (one *virtualFleet, stop *atomic.Bool) {
 		}
 		copied.config.Nodes = append(copied.config.Nodes, &redis.Options{Addr: n.name, Dialer: dial})
 	}
-	return &copied, stop
+	return &copied, nodes
 }
 
 // A process is stopped while the nodes accept its attempt. Another process finds the attempt granted, and answers its
@@ -185,9 +185,9 @@ func TestFoundLeaseOutlivesTheStoppedProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		one, stop := f.stoppable()
+		one, late := f.stoppable()
 		stopped, other, ctx := one.backend(t), f.backend(t), t.Context()
-		stop.Store(true)
+		late.Store(0b111)
 		withdrawn := make(chan error, 1)
 		go func() {
 			_, err := stopped.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "a"))
@@ -198,7 +198,7 @@ func TestFoundLeaseOutlivesTheStoppedProcess(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, other.Renew(ctx, []Held{held})[0])
 		require.ErrorIs(t, <-withdrawn, engine.ErrUnavailable)
-		stop.Store(false)
+		late.Store(0)
 		advance(5 * time.Second)
 		require.NoError(t, other.Renew(ctx, []Held{held})[0])
 		requireHolder(t, other, "a", held.Token)
@@ -237,6 +237,62 @@ func TestWithdrawKeepsARenewedLease(t *testing.T) {
 		require.Len(t, waiting, 1)
 		require.ErrorIs(t, other.Renew(ctx, []Held{held})[0], engine.ErrTaken)
 	})
+}
+
+// askedFirst returns a lock whose attempts ask these nodes first.
+func (f *virtualFleet) askedFirst(t testing.TB, b *redlockadapter.Backend, nodes ...int) fencing.Resource {
+	t.Helper()
+	for lock := fencing.Resource("a"); ; lock += "a" {
+		held := acquireAlone(t, b, lock)
+		asked := f.holders(held)
+		require.NoError(t, b.Release(t.Context(), held))
+		if slices.Equal(asked, nodes) {
+			return lock
+		}
+	}
+}
+
+// A process gets one of the two votes for its attempt late. Another process finds the attempt granted, and renews the
+// lease. The third node has accepted larger tokens, for other locks. It gives the lease no second token, whether the
+// first process asks it before the renewal or after it.
+func TestFoundLeaseKeepsItsToken(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"asked before": 150 * time.Millisecond, "asked after": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newVirtualFleet(t, 3).init(t)
+				one, late := f.stoppable()
+				stopped, other, ctx := one.backend(t), f.backend(t), t.Context()
+				lock := f.askedFirst(t, other, 0, 1)
+				for busy := fencing.Resource("b"); acquireAlone(t, other, busy).Token < 100; busy += "b" {
+				}
+				late.Store(0b010)
+				type answer struct {
+					held Held
+					err  error
+				}
+				answered := make(chan answer, 1)
+				go func() {
+					held, err := stopped.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, lock))
+					answered <- answer{held, err}
+				}()
+				advance(time.Millisecond + pause)
+				held, err := other.Find(ctx, lock, holderOf(t, other, lock))
+				require.NoError(t, err)
+				require.NoError(t, other.Renew(ctx, []Held{held})[0])
+				if got := <-answered; got.err == nil {
+					require.Equal(t, held.Token, got.held.Token)
+				} else {
+					require.ErrorIs(t, got.err, engine.ErrHeld)
+				}
+				require.Equal(t, held.Token.String(), f.field(2, string(lock), "token"))
+				late.Store(0)
+				advance(time.Second)
+				require.NoError(t, other.Renew(ctx, []Held{held})[0])
+				requireHolder(t, other, lock, held.Token)
+			})
+		})
+	}
 }
 
 // A lease without a name was never granted, so its release needs no node.

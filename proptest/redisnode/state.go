@@ -87,9 +87,12 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	if reply, ok := s.admit(c); !ok {
 		return reply
 	}
-	mine, token, held := true, fencing.None, Reply{}
+	mine, token, granted, held := true, fencing.None, c.Token, Reply{}
 	for _, r := range locks {
-		if r.Released == c.Nonce || c.Token != fencing.None && c.Token <= r.Ended {
+		if r.Nonce == c.Nonce && r.Renewed == r.Token {
+			granted = r.Token
+		}
+		if r.Released == c.Nonce || granted != fencing.None && granted <= r.Ended {
 			return Reply{Reason: Ended}
 		}
 		switch {
@@ -110,8 +113,8 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 		return held
 	}
 	switch {
-	case c.Token != fencing.None:
-		token = max(token, c.Token)
+	case granted != fencing.None:
+		token = max(token, granted)
 	case !mine:
 		token = max(token, s.Floor) + 1
 	}
@@ -122,10 +125,10 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 		if r.Nonce != c.Nonce {
 			r.Details = c.Details
 		}
-		if c.Token == fencing.None {
+		if granted == fencing.None {
 			r.take(c, r.until(now, c), token)
 		} else {
-			r.take(c, r.until(now, c), c.Token)
+			r.take(c, r.until(now, c), granted)
 			r.Counter = token
 		}
 		if c.Waiter.Name != "" {
@@ -133,8 +136,8 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 		}
 	}
 	reply := s.accept(c, token)
-	if c.Token != fencing.None {
-		reply.Token = c.Token
+	if granted != fencing.None {
+		reply.Token = granted
 	}
 	return reply
 }
@@ -148,7 +151,7 @@ func (s *State) Raise(now int64, locks []*Record, c *Call) Reply {
 		return Reply{Reason: AtCeiling}
 	}
 	for _, r := range locks {
-		if r.Nonce != c.Nonce || r.Until <= now || r.last(s) > c.Token {
+		if r.Nonce != c.Nonce || r.Until <= now || r.last(s) > c.Token || r.Renewed == r.Token && r.Token < c.Token {
 			return Reply{Reason: Lost}
 		}
 	}

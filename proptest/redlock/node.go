@@ -48,6 +48,9 @@ func (s *script) load(n *server) {
 	if n.Expired {
 		s.record.Until = 0
 	}
+	if n.Renewed {
+		s.record.Renewed = s.record.Token
+	}
 	if s.locks == nil {
 		s.locks = []*redisnode.Record{&s.record}
 	}
@@ -58,6 +61,7 @@ func (s *script) store(n *server) {
 	n.Version = uint8(s.state.Version)
 	n.Max, n.Floor, n.Ceiling = small(s.state.Max), small(s.state.Floor), small(s.state.Ceiling)
 	n.Last, n.Lock, n.Counter = small(s.record.Token), index(nonces[:], s.record.Nonce), 0
+	n.Renewed = n.Lock != 0 && s.record.Renewed == s.record.Token
 	if s.record.Counter > s.record.Token {
 		n.Counter = small(s.record.Counter)
 	}

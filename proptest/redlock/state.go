@@ -85,6 +85,7 @@ type server struct {
 	Lock        uint8 // attempt + 1; 0 if free
 	Last        token // the token of the attempt, or the last one of the lock; 0 without a record
 	Counter     token // the largest accepted token, if it is above Last
+	Renewed     bool  // the attempt was renewed with Last
 	Expired     bool  // the attempt has expired
 	Ended       token // the largest token whose lease has ended
 	Released    uint8 // attempt + 1 that was released last

@@ -25,6 +25,9 @@ for i = 2, #KEYS do
   local owner, deadline, last, counter, released =
     unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released'))
   if released == nonce then return {'ended'} end
+  if owner == nonce and redis.call('HGET', KEYS[i], 'renewed') == last then -- another process has found it granted
+    granted = tonumber(last)
+  end
   if granted and granted <= tonumber(redis.call('HGET', KEYS[i], 'ended') or 0) then return {'ended'} end
   local remaining = (deadline or 0) - now
   if owner == nonce then kept[i] = deadline end -- a renewal may have changed its TTL and its details
@@ -53,13 +56,13 @@ elseif not mine then
 end
 if token > tonumber(ceiling) then return {'ceiling'} end
 
-local text = string.format('%d', token)
+local text, accepted = string.format('%d', token), string.format('%d', granted or token)
 for i = 2, #KEYS do
   local ends = string.format('%d', math.max(now + ARGV[4], kept[i] or 0))
   if kept[i] then
-    redis.call('HSET', KEYS[i], 'until', ends, 'token', granted and ARGV[6] or text)
+    redis.call('HSET', KEYS[i], 'until', ends, 'token', accepted)
   else
-    redis.call('HSET', KEYS[i], 'until', ends, 'token', granted and ARGV[6] or text, 'nonce', nonce, 'details', ARGV[5])
+    redis.call('HSET', KEYS[i], 'until', ends, 'token', accepted, 'nonce', nonce, 'details', ARGV[5])
   end
   if granted then redis.call('HSET', KEYS[i], 'counter', text) end
   if waiter then redis.call('ZREM', (string.gsub(KEYS[i], ':lock:', ':waiting:', 1)), waiter) end

@@ -16,9 +16,11 @@ if token > tonumber(ceiling) then return {'ceiling'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #KEYS do
-  local owner, deadline, last, counter = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter'))
+  local owner, deadline, last, counter, renewed =
+    unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'renewed'))
   if owner ~= ARGV[3] or tonumber(deadline) <= now then return {'lost'} end
   if math.max(tonumber(last), tonumber(counter or 0)) > token then return {'lost'} end
+  if renewed == last and tonumber(last) < token then return {'lost'} end -- another process has found it granted
 end
 for i = 2, #KEYS do redis.call('HSET', KEYS[i], 'token', ARGV[4]) end
 if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', ARGV[4]) end
