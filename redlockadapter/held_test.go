@@ -152,15 +152,72 @@ func TestPartialAttemptIsFound(t *testing.T) {
 	require.Empty(t, f.record(t, 2, "a")["nonce"])
 }
 
+// A process that ended in the middle of an attempt left it on one node, and another node is down. A copy of the attempt
+// is refused until it has released that try. It does not release the try of a process that is slow.
+func TestAbandonedTryIsReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		held := acquireAlone(t, b, "a")
+		advance(100 * time.Millisecond)
+		f.forget(0, "a")
+		f.nodes[1].stop()
+		_, err := other.Acquire(ctx, held.Session, virtualTTL, request(held.Nonce, "a"))
+		require.ErrorIs(t, err, engine.ErrHeld)
+		tries, err := other.Attempts(ctx, "a", held.Session, held.Nonce)
+		require.NoError(t, err)
+		released, err := other.ReleaseAbandoned(ctx, tries)
+		require.NoError(t, err)
+		require.True(t, released)
+		_, err = other.Acquire(ctx, held.Session, virtualTTL, request(held.Nonce, "a"))
+		require.NoError(t, err)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		one, late := f.stoppable(100 * time.Millisecond)
+		slow, other, ctx := one.backend(t), f.backend(t), t.Context()
+		lock := f.askedFirst(t, other, 0, 1)
+		f.forget(0, string(lock)) // its token differs from that of the other node
+		for more := fencing.Resource("b"); acquireAlone(t, other, more).Token < 100; more += "b" {
+		}
+		late.Store(0b111)
+		session := engine.NewSessionID()
+		granted := make(chan Held, 1)
+		go func() {
+			held, _ := slow.Acquire(ctx, session, virtualTTL, request(1, lock))
+			granted <- held
+		}()
+		advance(time.Millisecond)
+		tries, err := other.Attempts(ctx, lock, session, 1)
+		require.NoError(t, err)
+		require.Len(t, tries, 1)
+		require.Equal(t, fencing.None, tries[0].Token)
+		released, err := other.ReleaseAbandoned(ctx, tries)
+		require.NoError(t, err)
+		require.False(t, released)
+		held := <-granted
+		require.True(t, held.Token.Valid())
+		requireHolder(t, other, lock, held.Token)
+	})
+}
+
+// forget removes the record of a lock from a node.
+func (f *virtualFleet) forget(node int, lock string) {
+	mini := f.nodes[node].mini
+	life, _ := mini.Get("{leased}:life")
+	mini.Del("{leased}:" + life + ":lock:" + lock)
+}
+
 // stoppable returns the fleet of a process that gets the answers of nodes late, one bit each.
-func (f *virtualFleet) stoppable() (one *virtualFleet, nodes *atomic.Uint64) {
+func (f *virtualFleet) stoppable(delay time.Duration) (one *virtualFleet, nodes *atomic.Uint64) {
 	nodes = new(atomic.Uint64)
 	copied := *f
 	copied.config.Nodes = nil
 	for i, n := range f.nodes {
 		late := func() time.Duration {
 			if nodes.Load()>>i&1 == 1 {
-				return time.Second
+				return delay
 			}
 			return 0
 		}
@@ -185,7 +242,7 @@ func TestFoundLeaseOutlivesTheStoppedProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		one, late := f.stoppable()
+		one, late := f.stoppable(time.Second)
 		stopped, other, ctx := one.backend(t), f.backend(t), t.Context()
 		late.Store(0b111)
 		withdrawn := make(chan error, 1)
@@ -261,7 +318,7 @@ func TestFoundLeaseKeepsItsToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newVirtualFleet(t, 3).init(t)
-				one, late := f.stoppable()
+				one, late := f.stoppable(time.Second)
 				stopped, other, ctx := one.backend(t), f.backend(t), t.Context()
 				lock := f.askedFirst(t, other, 0, 1)
 				for busy := fencing.Resource("b"); acquireAlone(t, other, busy).Token < 100; busy += "b" {

@@ -169,6 +169,33 @@ func (b *Backend) Attempts(ctx context.Context, resource fencing.Resource, sessi
 	return tries, nil
 }
 
+// ReleaseAbandoned releases those tries of an attempt, as returned by Attempts, whose process ended before it decided
+// them, and reports whether there were any: they have no token, and are still on the nodes after the time in which a
+// process withdraws a try.
+func (b *Backend) ReleaseAbandoned(ctx context.Context, tries []engine.Held) (released bool, err error) {
+	undecided := map[string]bool{}
+	for _, h := range tries {
+		undecided[h.Name] = h.Token == fencing.None
+	}
+	if !slices.ContainsFunc(tries, func(h engine.Held) bool { return undecided[h.Name] }) {
+		return false, nil
+	}
+	if err := engine.Sleep(ctx, 3*b.config.NodeTimeout); err != nil {
+		return false, err
+	}
+	first := tries[0]
+	if tries, err = b.Attempts(ctx, first.Resources[0], first.Session, first.Nonce); err != nil {
+		return false, err
+	}
+	for _, h := range tries {
+		if undecided[h.Name] && h.Token == fencing.None {
+			released = true
+			err = errors.Join(err, b.releaseEverywhere(&h, scripts.Withdrawn).await(ctx))
+		}
+	}
+	return released, err
+}
+
 // Ended returns how a lease ended: "released" or "broken", or "expired" if the nodes
 // know of neither.
 func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID,

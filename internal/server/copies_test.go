@@ -6,11 +6,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/limits"
 )
+
+// A member that ended in the middle of an attempt left it on one Redis node, and another node is down. A copy of the
+// call is not refused because of that.
+func TestAttemptIsNotRefusedByItself(t *testing.T) {
+	t.Parallel()
+	nodes := startRedis(t, 3)
+	s := startOnFleet(t, fleetOf(nodes, longTTL))
+	const call = `{"resource": "fast/a", "ttl": "1m", "attempt": "0123456789abcdef"}`
+	first := mustPost(t, s.Address(), "/v1/acquire", call)
+	for _, node := range nodes {
+		client := redis.NewClient(&redis.Options{Addr: node.Addr})
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		eventually(t, "the lease is on all nodes", func() bool {
+			keys, err := client.Keys(testContext(t), "*:lock:fast/a").Result()
+			if node == nodes[0] && len(keys) == 1 {
+				require.NoError(t, client.Del(testContext(t), keys[0]).Err())
+			}
+			return err == nil && len(keys) == 1
+		})
+	}
+	asAnotherAttempt(t, nodes[2], "fast/a")
+	nodes[1].Kill()
+	require.Greater(t, mustPost(t, s.Address(), "/v1/acquire", call)["token"], first["token"])
+}
 
 // A waiting acquire with an attempt leaves the queue when its caller is gone, unless a copy of it waits. Otherwise the
 // lock would be granted to nobody. The attempt can be repeated after that.

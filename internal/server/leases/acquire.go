@@ -184,13 +184,14 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 	request.Wait = request.Wait && a.call.Attempt == "" // the copy of a call must not wait for its own lease
 	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
 	for errors.Is(err, engine.ErrHeld) {
-		if found := a.repeated(caller, id); found != nil {
+		found, again := a.repeated(caller, id)
+		if found != nil {
 			return found, nil
 		}
-		if request.Wait == a.request.Wait {
+		if !again && request.Wait == a.request.Wait {
 			break
 		}
-		request.Wait = true
+		request.Wait = request.Wait || !again
 		held, grant, err = a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
@@ -33,28 +34,29 @@ func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.Session
 func (a *acquisition) repeatable() bool { return a.call.SessionId != "" || a.call.Attempt != "" }
 
 // repeated returns the answer of an earlier copy of a call in efficiency mode, nil if there is
-// none. It renews the lease, because the caller counts its TTL from this copy.
-func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) *pb.AcquireResponse {
-	if a.call.Attempt == "" {
-		return nil
+// none. It renews the lease, because the caller counts its TTL from this copy. again says that the lock was held by a
+// copy that was not granted, on a member that has ended, and was released.
+func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) (answer *pb.AcquireResponse, again bool) {
+	backend, err := a.router.Redis.Backend()
+	if err != nil || a.call.Attempt == "" {
+		return nil, false // the attempt itself reports why
 	}
-	status, err := a.inspect(ctx, a.request.Resources[0])
+	a.counted = a.router.Clock.Now()
+	tries, err := backend.Attempts(ctx, a.request.Resources[0], id, a.request.Nonce)
 	if err != nil {
-		return nil // the attempt itself reports why
+		return nil, false
 	}
-	for i := range status.Holders {
-		if status.Holders[i].Session != id {
+	for _, held := range tries {
+		if held.Token == fencing.None {
 			continue
 		}
-		a.counted = a.router.Clock.Now()
-		held, err := a.redis.find(ctx, a.request.Resources[0], status.Holders[i].Token)
-		if err != nil || !sameLocks(held.Resources, a.request.Resources) ||
-			a.redis.renew(ctx, []engine.Held{held})[0] != nil {
-			return nil
+		if !sameLocks(held.Resources, a.request.Resources) || a.redis.renew(ctx, []engine.Held{held})[0] != nil {
+			return nil, false
 		}
-		return a.response(engine.Grant{Token: held.Token, Mode: engine.Efficiency}, id, held.TTL)
+		return a.response(engine.Grant{Token: held.Token, Mode: engine.Efficiency}, id, held.TTL), false
 	}
-	return nil
+	again, err = backend.ReleaseAbandoned(ctx, tries)
+	return nil, again && err == nil
 }
 
 // callerName names a holder that gives no name: the user and the address of the caller.
