@@ -22,12 +22,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local nonce, granted, waiter = ARGV[3], tonumber(ARGV[6]), ARGV[7]
 local mine, left, holder, token, kept = true, 0, nil, 0, {}
 for i = 2, #KEYS do
-  local owner, deadline, last, counter, released =
-    unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released'))
+  local owner, deadline, last, counter, released, renewed =
+    unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'counter', 'released', 'renewed'))
   if released == nonce then return {'ended'} end
-  if owner == nonce and redis.call('HGET', KEYS[i], 'renewed') == last then -- another process has found it granted
-    granted = tonumber(last)
-  end
+  if owner == nonce and renewed == last then granted = tonumber(last) end -- another process has found it granted
   if granted and granted <= tonumber(redis.call('HGET', KEYS[i], 'ended') or 0) then return {'ended'} end
   local remaining = (deadline or 0) - now
   if owner == nonce then kept[i] = deadline end -- a renewal may have changed its TTL and its details
