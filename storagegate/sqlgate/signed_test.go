@@ -283,6 +283,67 @@ func TestSignedTokensIgnoreTemporaryTables(t *testing.T) {
 	require.Empty(t, c.value("orders"))
 }
 
+// Casts and domains of a writer can run functions of the writer. They must not run with the
+// rights of the owner.
+func TestSignedTokensRunNoCodeOfWriters(t *testing.T) {
+	c := newSignedCase(t)
+	_, err := c.owner.Exec(`GRANT TEMPORARY ON DATABASE postgres TO PUBLIC`)
+	require.NoError(t, err)
+	// An installation from before the guard ran with the rights of the writer.
+	_, err = c.owner.Exec(`ALTER FUNCTION leased_guard_signed() SECURITY DEFINER`)
+	require.NoError(t, err)
+	text, err := sqlgate.SignedDDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	_, err = c.owner.Exec(text)
+	require.NoError(t, err)
+	var schema string
+	require.NoError(t, c.owner.QueryRow(`SELECT current_schema()`).Scan(&schema))
+	c.writer.SetMaxIdleConns(0) // each case has a session of its own
+	const trap = `
+		CREATE FUNCTION pg_temp.run() RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			IF has_table_privilege('@.leased_keys', 'INSERT') THEN
+				RAISE EXCEPTION 'runs with the rights of the owner';
+			END IF;
+		END $$;`
+	for name, test := range map[string]struct{ prepare, run, code string }{
+		"a cast of a column of a table with a guard": {
+			`CREATE TYPE pg_temp.mine AS ENUM ('a');
+			CREATE FUNCTION pg_temp.mine_to_json(pg_temp.mine) RETURNS json LANGUAGE plpgsql AS $$
+				BEGIN PERFORM pg_temp.run(); RETURN '1'::json; END $$;
+			CREATE CAST (pg_temp.mine AS json) WITH FUNCTION pg_temp.mine_to_json(pg_temp.mine);
+			CREATE TEMPORARY TABLE guarded (id int, other pg_temp.mine);
+			CREATE TRIGGER guard AFTER INSERT ON guarded FOR EACH ROW EXECUTE FUNCTION @.leased_guard_signed('x/', 'id');`,
+			`INSERT INTO guarded VALUES (1, 'a')`, "LF002",
+		},
+		// PL/pgSQL looks up the types of variables when a session calls a function for the first time.
+		"a domain with the name of a built-in type": {
+			`CREATE FUNCTION pg_temp.check(pg_catalog.text) RETURNS boolean LANGUAGE plpgsql AS $$
+				BEGIN PERFORM pg_temp.run(); RETURN true; END $$;
+			CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (pg_temp.check(VALUE));
+			SET search_path = pg_temp, pg_catalog, @;
+			DO $$ BEGIN PERFORM @.leased_verify('orders', ''); EXCEPTION WHEN OTHERS THEN END $$;
+			DO $$ BEGIN PERFORM @.leased_fence('orders', 0); EXCEPTION WHEN OTHERS THEN END $$;
+			DO $$ BEGIN PERFORM @.leased_try('orders', 0); EXCEPTION WHEN OTHERS THEN END $$;`,
+			`SELECT @.leased_fence_signed('orders', '` + c.sign("orders", 7, time.Hour) + `')`, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := c.writer.Conn(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = conn.ExecContext(t.Context(), strings.ReplaceAll(trap+test.prepare, "@", schema))
+			require.NoError(t, err)
+			_, err = conn.ExecContext(t.Context(), strings.ReplaceAll(test.run, "@", schema))
+			if test.code == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, test.code, codeOf(err), err)
+		})
+	}
+}
+
 // Operators of other users must not run with the rights of the owner.
 func TestSignedTokensNeedAClosedSchema(t *testing.T) {
 	s := newStorage(t, sqlgate.Postgres)

@@ -43,11 +43,16 @@ $$;
 -- The setting leased.claims lists the admitted tokens, and 0 for refusals, until
 -- the transaction or savepoint ends. The guard of a table reads it. It is not a
 -- proof: the guard compares it with the mark again.
+--
+-- The types of its variables have a schema, also in leased_fence: PL/pgSQL looks them up
+-- once for each session, in the search path of the first call. A session could put a domain
+-- in the place of text, whose check would run with the rights of a later caller, such as
+-- leased_fence_signed.
 CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
     bound      bigint := coalesce(nullif(max_jump, 0), leased_max_jump());
-    claims     text := coalesce(current_setting('leased.claims', true), '');
+    claims     pg_catalog.text := coalesce(current_setting('leased.claims', true), '');
 BEGIN
     IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 THEN
         RAISE EXCEPTION 'invalid fencing token %', token
@@ -89,7 +94,7 @@ $$;
 CREATE OR REPLACE FUNCTION leased_fence(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
-    claims     text := coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n';
+    claims     pg_catalog.text := coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n';
 BEGIN
     -- A token that raises the mark needs only the first statement, and a later write of its holder the second. Both lock
     -- the row. After a wait for it, PostgreSQL compares the token with the mark that was committed meanwhile. leased_try

@@ -54,12 +54,13 @@ BEGIN
 END
 $$;
 
--- leased_verify verifies the signature of a signed token, but not its expiry.
+-- leased_verify verifies the signature of a signed token, but not its expiry. Its types
+-- have a schema for the reason given at leased_try.
 CREATE OR REPLACE FUNCTION leased_verify(resource text, signed_token text) RETURNS leased_signed LANGUAGE plpgsql AS $$
 DECLARE
-    part  text[] := regexp_match(signed_token, '^leased1\.([0-9a-f]{16})\.(0|[1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.([A-Za-z0-9_-]{86})$');
-    bytes bytea;
-    key   bytea;
+    part  pg_catalog.text[] := regexp_match(signed_token, '^leased1\.([0-9a-f]{16})\.(0|[1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.([A-Za-z0-9_-]{86})$');
+    bytes pg_catalog.bytea;
+    key   pg_catalog.bytea;
 BEGIN
     IF part IS NULL THEN
         RAISE EXCEPTION 'not a signed fencing token for %', quote_nullable(resource)
@@ -107,15 +108,36 @@ BEGIN
 END
 $$;
 
+-- leased_check_signed raises LF002 unless leased_fence_signed has admitted a token for the
+-- resource in this transaction. The setting leased.signed cannot be forged: it is compared
+-- with the verified text.
+CREATE OR REPLACE FUNCTION leased_check_signed(resource text, guarded text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    claims text[];
+BEGIN
+    SELECT array_agg(split_part(line, ' ', 1)) INTO claims
+    FROM unnest(string_to_array(current_setting('leased.signed', true), E'\n')) AS line
+    WHERE substr(line, strpos(line, ' ') + 1) = $1;
+    PERFORM FROM leased_marks m JOIN leased_signed s ON s.resource = m.resource AND s.token = m.mark JOIN leased_keys k ON k.id = s.key_id
+    WHERE m.resource = $1 AND extract(epoch FROM clock_timestamp()) < s.expires
+        AND s.signed_token = ANY (claims) FOR NO KEY UPDATE OF m;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no signed fencing token: table % is guarded, and % is not fenced in this transaction', guarded, quote_literal($1)
+            USING ERRCODE = 'LF002', DETAIL = coalesce((SELECT m.mark FROM leased_marks m WHERE m.resource = $1), 0)::text,
+                HINT = 'Acquire its lease and call leased_fence_signed with the signed token in this transaction.';
+    END IF;
+END
+$$;
+
 -- leased_guard_signed is leased_guard for transactions that were admitted by
--- leased_fence_signed (leased gate ddl --signed --guard-table). The setting
--- leased.signed cannot be forged: the guard compares it with the verified text.
-CREATE OR REPLACE FUNCTION leased_guard_signed() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- leased_fence_signed (leased gate ddl --signed --guard-table). It runs with the rights of
+-- the writer: to_jsonb calls the casts of the types of the table, and everyone can attach
+-- this function to a table with types of their own.
+CREATE OR REPLACE FUNCTION leased_guard_signed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     row_now jsonb;
     name    text;
     done    text;
-    claims  text[];
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'table % is fenced and cannot be truncated', TG_TABLE_NAME
@@ -132,17 +154,7 @@ BEGIN
         END IF;
         CONTINUE WHEN name = done;
         done := name;
-        SELECT array_agg(split_part(line, ' ', 1)) INTO claims
-        FROM unnest(string_to_array(current_setting('leased.signed', true), E'\n')) AS line
-        WHERE substr(line, strpos(line, ' ') + 1) = name;
-        PERFORM FROM leased_marks m JOIN leased_signed s ON s.resource = m.resource AND s.token = m.mark JOIN leased_keys k ON k.id = s.key_id
-        WHERE m.resource = name AND extract(epoch FROM clock_timestamp()) < s.expires
-            AND s.signed_token = ANY (claims) FOR NO KEY UPDATE OF m;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'no signed fencing token: table % is guarded, and % is not fenced in this transaction', TG_TABLE_NAME, quote_literal(name)
-                USING ERRCODE = 'LF002', DETAIL = coalesce((SELECT m.mark FROM leased_marks m WHERE m.resource = name), 0)::text,
-                    HINT = 'Acquire its lease and call leased_fence_signed with the signed token in this transaction.';
-        END IF;
+        PERFORM leased_check_signed(name, TG_TABLE_NAME);
     END LOOP;
     RETURN NULL;
 END
@@ -153,6 +165,7 @@ $$;
 DO $$
 BEGIN
     EXECUTE format('ALTER FUNCTION leased_fence_signed(text, text) SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION leased_check_signed(text, text) SET search_path = %I, pg_temp', current_schema());
     EXECUTE format('ALTER FUNCTION leased_guard_signed() SET search_path = %I, pg_temp', current_schema());
 END
 $$;
