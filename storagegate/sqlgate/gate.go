@@ -79,14 +79,16 @@ func (g *Gate) once(
 	resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error,
 ) error {
 	g.prepare(ctx)
-	begin, protect, verify := g.db.BeginTx, unchecked, unchecked
+	begin := g.db.BeginTx
+	protect := func(context.Context, *sql.Tx) error { return nil }
+	verify := func(_ context.Context, _ *sql.Tx, failed error) error { return failed }
 	if g.dialect == MySQL {
 		s, err := openSession(ctx, g.db)
 		if err != nil {
 			return fmt.Errorf("begin the gated transaction: %w", err)
 		}
 		defer s.close(ctx)
-		begin, protect, verify = s.conn.BeginTx, s.protect, s.verify
+		begin, protect, verify = s.begin, s.protect, s.verify
 	}
 	tx, err := begin(ctx, options)
 	if err != nil {
@@ -100,14 +102,12 @@ func (g *Gate) once(
 		return err
 	}
 	if write != nil {
-		if err := write(tx); err != nil {
-			return err
-		}
+		err = write(tx)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if err == nil {
+		err = ctx.Err()
 	}
-	if err := verify(ctx, tx); err != nil {
+	if err := verify(ctx, tx, err); err != nil {
 		return err
 	}
 	if err := g.commit(tx); err != nil {

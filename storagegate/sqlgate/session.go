@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/storagegate"
@@ -22,7 +24,7 @@ const restoreTimeout = 5 * time.Second
 // was admitted.
 type session struct {
 	conn   *sql.Conn
-	broken bool // tables may be locked in the connection
+	broken bool // the write may have ended the transaction and locked tables
 }
 
 func openSession(ctx context.Context, db *sql.DB) (*session, error) {
@@ -38,34 +40,57 @@ func openSession(ctx context.Context, db *sql.DB) (*session, error) {
 	return s, nil
 }
 
+// begin begins a transaction that does not end with ctx. Otherwise database/sql would
+// roll it back, and verify could not find out whether the write has ended it before.
+func (s *session) begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error) {
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	return s.conn.BeginTx(detached, options)
+}
+
 // protect sets the savepoint.
 func (s *session) protect(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT leased_gate`); err != nil {
 		return fmt.Errorf("set the savepoint of the gated transaction: %w", err)
 	}
+	s.broken = true // until verify has found it
 	return nil
 }
 
-// verify returns an error if the transaction is not the one of protect any more.
-func (s *session) verify(ctx context.Context, tx *sql.Tx) error {
+// verify returns the error of the write, if any, or another one if the transaction is
+// not the one of protect any more.
+func (s *session) verify(ctx context.Context, tx *sql.Tx, failed error) error {
+	if failed != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+		defer cancel()
+	}
 	_, err := tx.ExecContext(ctx, `RELEASE SAVEPOINT leased_gate`)
-	if mysqlNumber(err) == 1305 { // the savepoint does not exist
-		s.broken = true
-		return fmt.Errorf("%w, by DDL, LOCK TABLES, COMMIT, ROLLBACK, or a deadlock (1213) whose error the write did not "+
+	switch {
+	case err == nil:
+		s.broken = false
+		return failed
+	case mysqlNumber(err) == 1305 && !slices.Contains(rollbacksMySQL, mysqlNumber(failed)): // it does not exist
+		ended := fmt.Errorf("%w, by DDL, LOCK TABLES, COMMIT, ROLLBACK, or a deadlock (1213) whose error the write did not "+
 			"return: %w: "+
 			"earlier statements may be committed, later ones are rolled back; "+
 			"execute DDL outside the gate, and return the errors of statements from the write", ErrTransactionEnded,
 			storagegate.ErrUncertain)
+		return errors.Join(failed, ended)
+	case failed != nil:
+		return failed
 	}
-	if err != nil {
-		return fmt.Errorf("check the gated transaction before its commit: %w", err)
-	}
-	return nil
+	return fmt.Errorf("check the gated transaction before its commit: %w", err)
 }
 
+// rollbacksMySQL are the errors after which the server has rolled back the transaction: a
+// deadlock, and in MariaDB a row that changed after the snapshot.
+var rollbacksMySQL = []uint64{1213, 1020}
+
 // close restores autocommit and returns the connection to the pool. Enabling
-// autocommit commits an open transaction, so close rolls back first: after a
-// context has ended, the rollback of database/sql may still be pending.
+// autocommit commits an open transaction, so close rolls back first: the rollback of
+// database/sql may have failed.
 func (s *session) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
 	defer cancel()
@@ -87,7 +112,3 @@ func (s *session) discard() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = s.conn.Close()
 }
-
-// unchecked replaces protect and verify for databases that do not end transactions
-// implicitly.
-func unchecked(context.Context, *sql.Tx) error { return nil }

@@ -3,7 +3,9 @@ package sqlgate_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -51,6 +53,80 @@ func TestStaleWriteAfterDDLIsRolledBack(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// A write that fails after a statement that committed, or whose context ends then, has
+// written something.
+func TestFailedWriteAfterDDLIsUncertain(t *testing.T) {
+	failure := errors.New("failed")
+	for name, end := range map[string]func(tx *sql.Tx, cancel func()) error{
+		"DDL":        func(tx *sql.Tx, _ func()) error { _, err := tx.Exec(`CREATE TABLE contents (x int)`); return err },
+		"its caller": func(tx *sql.Tx, _ func()) error { _, err := tx.Exec(`COMMIT`); return errors.Join(err, failure) },
+		"a context": func(tx *sql.Tx, cancel func()) error {
+			_, err := tx.Exec(`COMMIT`)
+			cancel()
+			_, _ = tx.Exec(`DO SLEEP(0.1)`) // time for database/sql to notice
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStorage(t, sqlgate.MySQL)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var failed error
+			err := s.gate(t, fencing.Rule{}).Do(ctx, "orders", 7, func(tx *sql.Tx) error {
+				require.NoError(t, s.put(ctx, tx, "orders", "committed"))
+				failed = end(tx, cancel)
+				return failed
+			})
+			if failed == nil {
+				failed = context.Canceled
+			}
+			require.ErrorIs(t, err, failed)
+			require.ErrorIs(t, err, sqlgate.ErrTransactionEnded)
+			require.ErrorIs(t, err, storagegate.ErrUncertain)
+		})
+	}
+}
+
+// A connection with locked tables does not go back to the pool.
+func TestFailedWriteKeepsNoTableLocked(t *testing.T) {
+	for name, end := range map[string]func(tx *sql.Tx) error{
+		"an error": func(*sql.Tx) error { return errors.New("failed") },
+		"a panic":  func(*sql.Tx) error { panic("failed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStorage(t, sqlgate.MySQL)
+			gate := s.gate(t, fencing.Rule{})
+			func() {
+				defer func() { _ = recover() }()
+				_ = gate.Do(t.Context(), "orders", 7, func(tx *sql.Tx) error {
+					_, err := tx.Exec(`LOCK TABLES contents WRITE`)
+					require.NoError(t, err)
+					return end(tx)
+				})
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := s.open(t).ExecContext(ctx, `INSERT INTO contents VALUES ('other', 'value')`)
+			require.NoError(t, err, "the table is not locked")
+		})
+	}
+}
+
+// A deadlock that the write returns is repeated.
+func TestReturnedDeadlockIsRepeated(t *testing.T) {
+	s := newStorage(t, sqlgate.MySQL)
+	runs := 0
+	require.NoError(t, s.gate(t, fencing.Rule{}).Do(t.Context(), "orders", 7, func(tx *sql.Tx) error {
+		if runs++; runs == 1 {
+			_, err := tx.Exec(`ROLLBACK`) // as the server does
+			require.NoError(t, err)
+			return &mysql.MySQLError{Number: 1213}
+		}
+		return s.put(t.Context(), tx, "orders", "second")
+	}))
+	require.Equal(t, 2, runs)
 }
 
 // TestStaleWriteAfterADeadlockIsRolledBack makes the gated transaction the victim
