@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -147,6 +149,38 @@ func TestVerify(t *testing.T) {
 		err := objectgate.New(client(t, wire), name, fencing.Rule{}).Verify(t.Context(), "probe")
 		require.ErrorContains(t, err, "ignores", ignored)
 	}
+}
+
+// Replicas that start together verify with the same object.
+func TestVerifyTogether(t *testing.T) {
+	name := bucket(t)
+	for range 5 {
+		const replicas = 3
+		errs := make(chan error, replicas)
+		for range replicas {
+			gate := objectgate.New(client(t, nil), name, fencing.Rule{}, objectgate.Prefix("orders/"))
+			go func() { errs <- gate.Verify(t.Context(), "probe") }()
+		}
+		for range replicas {
+			require.NoError(t, <-errs)
+		}
+	}
+	_, err := client(t, nil).HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &name, Key: aws.String("orders/probe")})
+	require.NoError(t, err, "the probe is where the gate has its objects")
+}
+
+// A store that refuses a write during another one with 409 enforces conditions.
+func TestVerifyAcceptsAConflict(t *testing.T) {
+	name := bucket(t)
+	wire := &faultyWire{onPut: func(n int, r *http.Request, forward func() (*http.Response, error)) (*http.Response,
+		error) {
+		if n == 1 || n == 3 { // the write of the second attempt, and its If-None-Match
+			return forward()
+		}
+		return &http.Response{StatusCode: 409, Status: "409 Conflict", Body: http.NoBody, Request: r}, nil
+	}}
+	require.NoError(t, objectgate.New(client(t, wire), name, fencing.Rule{}).Verify(t.Context(), "probe"))
+	require.Equal(t, 4, wire.puts)
 }
 
 var _ storagegate.Gate[*objectgate.Tx] = (*objectgate.Gate)(nil)
