@@ -163,6 +163,27 @@ func TestEveryChangeOfASignedTokenIsRefused(t *testing.T) {
 	})
 }
 
+// Recheck notices the end of a token, and verifies no signature.
+func TestRecheck(t *testing.T) {
+	signer, other := newSigner(t, 1), newSigner(t, 2)
+	expires := signedAt.Add(time.Hour)
+	text, err := signer.Sign("orders", 7, expires)
+	require.NoError(t, err)
+	now := signedAt
+	v, err := signature.NewVerifier(func() time.Time { return now }, signer.PublicKey())
+	require.NoError(t, err)
+	token, err := v.Recheck("orders", text)
+	require.NoError(t, err)
+	require.Equal(t, fencing.Token(7), token)
+	now = expires
+	_, err = v.Recheck("orders", text)
+	require.ErrorIs(t, err, signature.ErrExpired)
+	now = signedAt
+	require.NoError(t, v.Replace(other.PublicKey()))
+	_, err = v.Recheck("orders", text)
+	require.ErrorIs(t, err, signature.ErrUnknownKey)
+}
+
 func TestRotation(t *testing.T) {
 	before, after := newSigner(t, 1), newSigner(t, 2)
 	v := newVerifier(t, signedAt, before)

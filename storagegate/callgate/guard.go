@@ -51,6 +51,24 @@ func (g *Guard) Call(ctx context.Context, resource fencing.Resource, token fenci
 // Begin is the first half of Call, for callers that cannot pass a function. The
 // call holds the resource until end is called. Call end once.
 func (g *Guard) Begin(ctx context.Context, resource fencing.Resource, token fencing.Token) (end func(), err error) {
+	return g.begin(ctx, resource, func() (fencing.Token, error) { return token, nil })
+}
+
+// BeginCarried is Begin for the token that a call carries. A signed token is verified
+// before the wait, so that made-up tokens make nobody wait, and checked again after it.
+func (g *Guard) BeginCarried(
+	ctx context.Context, resource fencing.Resource, carried *Carried,
+) (end func(), err error) {
+	if _, err := g.TokenOf(ctx, carried, resource); err != nil {
+		return nil, err
+	}
+	return g.begin(ctx, resource, func() (fencing.Token, error) { return g.TokenOf(ctx, carried, resource) })
+}
+
+// begin waits for the resource, asks for the token and admits it.
+func (g *Guard) begin(
+	ctx context.Context, resource fencing.Resource, tokenOf func() (fencing.Token, error),
+) (end func(), err error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,7 +76,11 @@ func (g *Guard) Begin(ctx context.Context, resource fencing.Resource, token fenc
 	if err != nil {
 		return nil, fmt.Errorf("wait for %q: %w: %w", string(resource), ErrNotAdmitted, err)
 	}
-	if err := g.admit(ctx, resource, token); err != nil {
+	token, err := tokenOf()
+	if err == nil {
+		err = g.admit(ctx, resource, token)
+	}
+	if err != nil {
 		unlock()
 		return nil, err
 	}
@@ -82,11 +104,7 @@ func (g *Guard) BeginNamed(
 	case err != nil:
 		return nil, err
 	}
-	token, err := g.TokenOf(ctx, carried, resource)
-	if err != nil {
-		return nil, err
-	}
-	return g.Begin(ctx, resource, token)
+	return g.BeginCarried(ctx, resource, carried)
 }
 
 // Enter waits for the call that holds the resource and raises the mark to token.

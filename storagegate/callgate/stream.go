@@ -20,16 +20,16 @@ import (
 type Stream struct {
 	guard    *Guard
 	convert  func(error) error
-	carried  Carried
-	token    fencing.Token // for resource
+	carried  *Carried
 	resource fencing.Resource
 	end      func()
 	refused  error // converted
 }
 
 // NewStream returns a Stream of a call that carries a token in values. The signature
-// of a signed token is verified with the first message. convert converts the errors of
-// the gate for the client.
+// of a signed token is verified with the first message, and its expiry with each one: a
+// stream cannot last longer than its signature. convert converts the errors of the gate
+// for the client.
 func (g *Guard) NewStream(values []string, convert func(error) error) (*Stream, error) {
 	carried, err := g.Carry(values)
 	if err != nil {
@@ -69,9 +69,6 @@ func (s *Stream) begin(ctx context.Context, named bool, name func() (fencing.Res
 		case err != nil:
 			return err
 		case s.resource == "":
-			if s.token, err = s.guard.TokenOf(ctx, s.carried, resource); err != nil {
-				return err
-			}
 			s.resource = resource
 		case s.resource != resource:
 			return fmt.Errorf("%w: the stream is for %q, but a message names %q; open one stream for each resource",
@@ -81,7 +78,7 @@ func (s *Stream) begin(ctx context.Context, named bool, name func() (fencing.Res
 	if s.resource == "" {
 		return nil
 	}
-	end, err := s.guard.Begin(ctx, s.resource, s.token)
+	end, err := s.guard.BeginCarried(ctx, s.resource, s.carried)
 	if err != nil {
 		return err
 	}

@@ -69,8 +69,7 @@ func (g *Gate) Admit(r *http.Request) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := g.TokenOf(r.Context(), carried, resource)
-	if err != nil {
+	if _, err := g.TokenOf(r.Context(), carried, resource); err != nil {
 		return nil, err
 	}
 	// A client that sends its body slowly must not block the resource.
@@ -83,10 +82,12 @@ func (g *Gate) Admit(r *http.Request) (end func(), err error) {
 		defer cancel()
 		ctx = limited
 	}
-	if read {
-		// Raise the mark before the handler reads. Later writes need not wait for
+	end, err = g.BeginCarried(ctx, resource, carried)
+	if err == nil && read {
+		// The mark is raised before the handler reads. Later writes need not wait for
 		// the reader.
-		return nothing, g.Enter(ctx, resource, token)
+		end()
+		return nothing, nil
 	}
-	return g.Begin(ctx, resource, token)
+	return end, err
 }
