@@ -3,7 +3,9 @@ package callgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,26 @@ func TestCallAppliesTheRule(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fencing.Token(34), mark)
 	require.Equal(t, storagegate.Counts{Admitted: 3, Stale: 1, Tokenless: 1, JumpExceeded: 1}, guard.Counts())
+}
+
+// Calls choose the names of their resources. Only a mark may take memory.
+func TestMemoryKeepsOnlyMarks(t *testing.T) {
+	guard := callgate.New(callgate.Memory(fencing.Rule{MaxJump: 10}))
+	inUse := func() int64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	const names = 20000
+	before := inUse()
+	for i := range names {
+		name := fencing.Resource(fmt.Sprintf("orders/%d", i))
+		require.NoError(t, guard.Call(t.Context(), name, fencing.None, nothing))
+		require.ErrorIs(t, guard.Call(t.Context(), name, 1000, nothing), fencing.ErrJump)
+	}
+	require.Less(t, (inUse()-before)/names, int64(40), "bytes for each name")
+	runtime.KeepAlive(guard)
 }
 
 func TestEnter(t *testing.T) {

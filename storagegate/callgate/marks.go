@@ -5,7 +5,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
-	"github.com/leased-project/leased/storagegate/memgate"
 )
 
 // Marks stores the newest token of each resource. All methods are safe for
@@ -21,7 +20,17 @@ type Marks interface {
 
 // Memory returns marks in memory. After a restart the first token of each
 // resource is admitted, however old it is.
-func Memory(rule fencing.Rule) Marks { return Stored(memgate.New[struct{}](rule)) }
+func Memory(rule fencing.Rule) Marks { return memory{fencing.NewFence(rule)} }
+
+type memory struct{ fence *fencing.Fence }
+
+func (m memory) Admit(_ context.Context, resource fencing.Resource, token fencing.Token) error {
+	return m.fence.Admit(resource, token)
+}
+
+func (m memory) Mark(_ context.Context, resource fencing.Resource) (fencing.Token, error) {
+	return m.fence.Mark(resource), nil
+}
 
 // Stored returns marks in the storage of gate, such as a bbolt file. They are as
 // durable as that storage. The rule of gate applies.

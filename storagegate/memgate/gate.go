@@ -40,14 +40,11 @@ func New[V any](rule fencing.Rule) *Gate[V] {
 func (g *Gate[V]) write(
 	ctx context.Context, resource fencing.Resource, token fencing.Token, write func(value *V) error,
 ) error {
-	c, err := g.locked(ctx, resource)
+	c, err := g.locked(ctx, resource, func(mark fencing.Token) error { return g.rule.Admit(resource, mark, token) })
 	if err != nil {
 		return err
 	}
 	defer c.unlock()
-	if err := g.rule.Admit(resource, c.mark, token); err != nil {
-		return err
-	}
 	if c.next = c.value; write != nil {
 		if err := write(&c.next); err != nil {
 			return err
@@ -61,14 +58,13 @@ func (g *Gate[V]) write(
 }
 
 func (g *Gate[V]) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
-	c, err := g.locked(ctx, resource)
+	c, err := g.locked(ctx, resource, func(mark fencing.Token) error {
+		return storagegate.CompareMark(resource, mark, expected)
+	})
 	if err != nil {
 		return err
 	}
 	defer c.unlock()
-	if err := storagegate.CompareMark(resource, c.mark, expected); err != nil {
-		return err
-	}
 	c.mark = to
 	return nil
 }
@@ -97,14 +93,27 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 	return c.value, c.mark, nil
 }
 
-// locked finds or creates the cell of the resource and locks it.
-func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
+// locked locks the cell of the resource if accept accepts its mark. A resource whose
+// first write is refused gets no cell.
+func (g *Gate[V]) locked(
+	ctx context.Context, resource fencing.Resource, accept func(mark fencing.Token) error,
+) (*cell[V], error) {
 	found, ok := g.cells.Load(resource)
 	if !ok {
+		if err := accept(fencing.None); err != nil {
+			return nil, err
+		}
 		found, _ = g.cells.LoadOrStore(resource, &cell[V]{lock: make(chan struct{}, 1)})
 	}
 	c := found.(*cell[V])
-	return c, c.acquire(ctx)
+	if err := c.acquire(ctx); err != nil {
+		return nil, err
+	}
+	if err := accept(c.mark); err != nil {
+		c.unlock()
+		return nil, err
+	}
+	return c, nil
 }
 
 func (c *cell[V]) acquire(ctx context.Context) error {
