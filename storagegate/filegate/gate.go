@@ -26,7 +26,7 @@ type Gate struct {
 	dir  string
 	rule fencing.Rule
 	disk disk
-	// durable maps a resource to a token whose mark is known to be on disk.
+	// durable maps a resource to the mark that is known to be on disk.
 	durable sync.Map
 }
 
@@ -135,7 +135,7 @@ func (g *Gate) admit(
 // isDurable reports whether this gate knows that the mark is on disk.
 func (g *Gate) isDurable(resource fencing.Resource, token fencing.Token) bool {
 	known, ok := g.durable.Load(resource)
-	return ok && known.(fencing.Token) >= token
+	return ok && known.(fencing.Token) == token
 }
 
 func (g *Gate) lower(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {

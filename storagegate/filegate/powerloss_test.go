@@ -235,4 +235,10 @@ func TestMarkOfAnotherProcessIsMadeDurable(t *testing.T) {
 	actions = nil
 	require.NoError(t, gate.Do(t.Context(), "orders", 3, write))
 	require.Len(t, actions, first-1, "a mark that is known to be durable is not synced again")
+
+	require.NoError(t, gate.Enter(t.Context(), "orders", 9))
+	require.NoError(t, other.Reset(t.Context(), "orders", 9, 5))
+	actions = nil
+	require.NoError(t, gate.Do(t.Context(), "orders", 5, write))
+	require.Len(t, actions, first, "the larger mark was durable, not the one after the reset")
 }
