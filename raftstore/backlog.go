@@ -48,6 +48,13 @@ func (c *committedIndex) observe(command any, now engine.Instant) {
 	}
 }
 
+// led notes that this node has committed an entry as the leader, so that it knows the index.
+func (c *committedIndex) led(now engine.Instant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contact, c.reported = now, now
+}
+
 // known reports whether the index is up to date, as far as it can be. leader is the one that the node knows. The caller
 // holds mu.
 func (c *committedIndex) known(leader string, now engine.Instant) bool {

@@ -95,10 +95,16 @@ func TestBacklogIsUnknownUntilTheLeaderReportsIt(t *testing.T) {
 func TestBacklogBeforeTheFirstContact(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
 		c := startDisk(t, 3, kind)
-		for _, n := range c.nodes {
-			require.NoError(t, n.Close())
-		}
 		known := func(n *Node) bool { _, known := n.Backlog(); return known }
+		leader := c.leader()
+		for _, n := range c.nodes {
+			if n != leader {
+				require.NoError(t, n.Close())
+			}
+		}
+		eventually(t, "the leader resigns", func() bool { return !leader.Leads() })
+		require.True(t, known(leader))
+		require.NoError(t, leader.Close())
 		restarted := c.restart(0)
 		require.False(t, known(restarted))
 		pass(contactWait - time.Second)

@@ -241,6 +241,7 @@ func (n *Node) takeOver() {
 		sent := n.config.Clock.Now()
 		result, err := n.committer.commit(context.Background(), nil, &machine.Lead{})
 		if err == nil && n.serve(result.Generation, sent) {
+			n.admission.committed.led(sent)
 			n.elected(result.Generation)
 			return
 		}
