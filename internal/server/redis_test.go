@@ -122,7 +122,7 @@ func hasMode(t testing.TB, address, prefix string, mode engine.Mode) bool {
 
 // redlockConfig is the configuration of another process that uses a fleet.
 func redlockConfig(fleet engine.Fleet) redlockadapter.Config {
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL}
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, NodeTimeout: busyTimeout(fleet)}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
 	}
