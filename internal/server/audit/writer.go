@@ -128,7 +128,8 @@ func (w *writer) write() (missing uint64) {
 	if n > 0 {
 		w.torn = data[n-1] != '\n'
 	}
-	return uint64(strings.Count(string(data[n:]), "\n"))
+	ends := strings.Count(string(data[n:]), "\n")
+	return min(uint64(ends), w.lines) // the buffer may begin with the end of the line before
 }
 
 // failure returns the error of the last write, or nil.
