@@ -67,7 +67,7 @@ func Open(config Config) (*Log, error) {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
 	l.queue = make(chan Record, queueSize)
-	l.writer.file = file
+	l.writer.file, l.writer.torn = file, endsWithinLine(file)
 	go l.run()
 	return l, nil
 }

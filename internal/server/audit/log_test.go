@@ -238,6 +238,36 @@ func TestUnusableFile(t *testing.T) {
 	require.Len(t, read(t, filepath.Join(dir, "moved", "audit.log")), 1)
 }
 
+// A file that ends with a part of a line does not lose the next line too, neither at the start nor after SIGHUP.
+func TestFileEndsWithAPartOfALine(t *testing.T) {
+	for name, reopen := range map[string]bool{"start": false, "SIGHUP": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			var l *audit.Log
+			if reopen {
+				l = open(t, path)
+				require.NoError(t, os.Rename(path, path+".1"))
+			}
+			const part = `{"event":"gr`
+			require.NoError(t, os.WriteFile(path, []byte(part), 0o600))
+			if reopen {
+				l.Reopen()
+			} else {
+				l = open(t, path)
+			}
+			var lines []string
+			testserver.Eventually(t, "a line is in the file", func() bool {
+				l.Write(context.Background(), audit.Record{Event: audit.Break})
+				text, err := os.ReadFile(path)
+				lines = strings.Split(string(text), "\n")
+				return err == nil && len(lines) > 2
+			})
+			l.Close()
+			require.Equal(t, part, lines[0])
+		})
+	}
+}
+
 // BenchmarkWrite measures one line on the path of a caller, with the writer beside it.
 func BenchmarkWrite(b *testing.B) {
 	ctx := audit.WithCaller(context.Background(), &audit.Caller{Address: "192.0.2.1:5"})

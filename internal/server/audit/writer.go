@@ -35,6 +35,22 @@ func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
+// endsWithinLine reports whether a file ends with a part of a line: the disk was full, or the machine has lost power.
+func endsWithinLine(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	readable, err := os.Open(file.Name())
+	if err != nil {
+		return false
+	}
+	defer readable.Close()
+	var last [1]byte
+	_, err = readable.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
+}
+
 // run writes lines until the log is closed.
 func (l *Log) run() {
 	defer close(l.done)
@@ -152,7 +168,7 @@ func (l *Log) rotate() {
 	}
 	w := &l.writer
 	w.end(l.config.Path)
-	w.file, w.torn = file, false
+	w.file, w.torn = file, endsWithinLine(file)
 }
 
 // end syncs and closes the file.
