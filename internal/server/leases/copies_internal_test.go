@@ -2,12 +2,15 @@ package leases
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -95,4 +98,36 @@ func TestCallerLeavesBeforeTheCommit(t *testing.T) {
 	status, err := s.router.Node.Inspect(t.Context(), "a", raftstore.Linearizable)
 	require.NoError(t, err)
 	require.Empty(t, status.Waiters)
+}
+
+// fullDisk is a log that fails from a moment on.
+type fullDisk struct {
+	raft.LogStore
+	full atomic.Bool
+}
+
+func (d *fullDisk) StoreLogs(logs []*raft.Log) error {
+	if d.full.Load() {
+		return errors.New("no space left on device")
+	}
+	return d.LogStore.StoreLogs(logs)
+}
+
+func (d *fullDisk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
+
+// A call whose wait is over is told that it may still be queued if its member cannot take it out of the queue any more:
+// the next leader grants it the lock.
+func TestWaitEndsOnAMemberThatFails(t *testing.T) {
+	t.Parallel()
+	storage := raftstore.MemoryStorage()
+	disk := &fullDisk{LogStore: storage.Log}
+	storage.Log = disk
+	queued := &leaver{leave: func() { disk.full.Store(true) }}
+	s := newTestService(t, func(c *raftstore.Config) {
+		c.Storage, c.Observer, c.Fatal = storage, queued, func(error) {}
+	})
+	_, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h"})
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h", Wait: "200ms"})
+	require.ErrorIs(t, err, engine.ErrUncertain)
 }

@@ -42,7 +42,7 @@ func (a *acquisition) askInSession(ctx, caller context.Context) (*pb.AcquireResp
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
 		err = waitEnded(ctx, caller, err)
-		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
+		if a.request.Wait && errors.Is(err, engine.ErrHeld) {
 			grant, err = a.endWait(caller, s, err)
 		}
 	}
@@ -131,8 +131,8 @@ func waitEnded(ctx, caller context.Context, err error) error {
 }
 
 // endWait ends an attempt that has waited long enough. It does so before the answer, because
-// the caller would not learn of a later grant. It repeats the attempt without waiting, and
-// the order in the log decides. If another copy of the attempt was granted meanwhile,
+// the caller would not learn of a later grant, and the answer is uncertain if that fails. It repeats the attempt
+// without waiting, and the order in the log decides. If another copy of the attempt was granted meanwhile,
 // endWait returns that grant, because this copy does not know whether the other one still
 // wants it.
 func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held error) (engine.Grant, error) {
@@ -148,8 +148,8 @@ func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held
 	case errors.Is(err, engine.ErrHeld), errors.Is(err, engine.ErrLost):
 		return engine.Grant{}, held
 	}
-	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and "+
-		"nonce (%w)",
+	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; in a session, release it by "+
+		"sessionId and nonce (%w)",
 		engine.ErrUncertain, a.request.Nonce, err)
 }
 
