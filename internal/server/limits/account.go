@@ -83,9 +83,6 @@ func (a *Account) count(n *atomic.Int64, most int, what, setting string) (done f
 func (a *Account) CheckLeases() error {
 	a.leasesMu.Lock()
 	defer a.leasesMu.Unlock()
-	if len(a.leases) >= a.limits.Cluster.LeasesPerUser {
-		a.sweep()
-	}
 	return a.leasesBelow(a.limits.Cluster.LeasesPerUser)
 }
 
@@ -134,6 +131,9 @@ func (a *Account) sweep() {
 
 // leasesBelow returns an error unless the user has fewer leases. The caller holds leasesMu.
 func (a *Account) leasesBelow(most int) error {
+	if len(a.leases) >= most {
+		a.sweep()
+	}
 	if len(a.leases) < most {
 		return nil
 	}

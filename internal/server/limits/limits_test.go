@@ -70,6 +70,22 @@ func TestLeases(t *testing.T) {
 	require.NoError(t, account.CheckLeases(), "a has expired")
 }
 
+// Calls at the same time are not refused because of leases that have expired.
+func TestExpiredLeasesRefuseNoGrant(t *testing.T) {
+	l, clock := limits.Default(), leasetest.NewStoppedClock()
+	l.Cluster.LeasesPerUser = 3
+	account := limits.NewAccounts(l, clock).Of(t.Context())
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, account.Granted(name, time.Second))
+	}
+	clock.Move(time.Minute)
+	require.NoError(t, account.CheckLeases())
+	for _, name := range []string{"c", "d", "e"} {
+		require.NoError(t, account.Granted(name, time.Hour), name)
+	}
+	require.ErrorIs(t, account.Granted("f", time.Hour), engine.ErrLimit)
+}
+
 func TestCheckOperation(t *testing.T) {
 	l := limits.Default()
 	l.RequestBytes = 1000
