@@ -64,7 +64,7 @@ func limitCases() []limitCase {
 			l.Cluster.SessionsPerUser = 3
 		}, &pb.AcquireRequest{Resource: "a"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
-		{"limit-leases-per-user", func(l *limits.Limits) { l.Cluster.LeasesPerUser = 2 }, &pb.AcquireRequest{Resource: "a"},
+		{"limit-leases-per-user", func(l *limits.Limits) { l.Cluster.LeasesPerUser = 3 }, &pb.AcquireRequest{Resource: "a"},
 			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
 		{"limit-waiters-per-user", func(l *limits.Limits) {
 			l.Cluster.WaitersPerUser = 1

@@ -14,7 +14,7 @@ import (
 // field means no limit.
 type Limits struct {
 	SessionsPerUser int // open sessions
-	LeasesPerUser   int // held leases
+	LeasesPerUser   int // held leases, with those that waiting requests may become
 	WaitersPerUser  int // waiting requests
 	WaitersPerLock  int // waiting requests for one lock, of all users
 }
@@ -55,7 +55,8 @@ func (e *LimitError) Error() string {
 	case e.User == "":
 		whose = "all callers together"
 	}
-	what := map[string]string{SessionsPerUserName: "sessions", LeasesPerUserName: "leases in correctness mode"}
+	what := map[string]string{SessionsPerUserName: "sessions",
+		LeasesPerUserName: "leases and waiting requests in correctness mode"}
 	return fmt.Sprintf("%v: %s: %d %s, as many as %s allows", engine.ErrLimit, whose, e.Max,
 		cmp.Or(what[e.Limit], "waiting requests"), e.Limit)
 }
@@ -99,10 +100,10 @@ func exceeded(count, limit int) bool { return limit != 0 && count >= limit }
 func (m *Machine) checkLimits(r *request, granted bool, l *Limits) *LimitError {
 	u := r.session.usage
 	switch {
-	case granted && exceeded(u.holders, l.LeasesPerUser):
-		return &LimitError{Limit: LeasesPerUserName, Max: l.LeasesPerUser, User: r.session.user}
 	case !granted && exceeded(u.waiters, l.WaitersPerUser):
 		return &LimitError{Limit: WaitersPerUserName, Max: l.WaitersPerUser, User: r.session.user}
+	case exceeded(u.holders+u.waiters, l.LeasesPerUser): // no waiter is refused when it is granted
+		return &LimitError{Limit: LeasesPerUserName, Max: l.LeasesPerUser, User: r.session.user}
 	case granted:
 		return nil
 	}

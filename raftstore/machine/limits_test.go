@@ -14,7 +14,7 @@ import (
 // TestLimits shows that each limit refuses what would exceed it, and only that, also in a
 // machine that was restored.
 func TestLimits(t *testing.T) {
-	limits := Limits{SessionsPerUser: 2, LeasesPerUser: 3, WaitersPerUser: 2, WaitersPerLock: 3}
+	limits := Limits{SessionsPerUser: 2, LeasesPerUser: 5, WaitersPerUser: 2, WaitersPerLock: 3}
 	m := New()
 	incarnations := map[engine.SessionID]uint64{}
 	open := func(id byte, user string) Result {
@@ -53,12 +53,13 @@ func TestLimits(t *testing.T) {
 	granted(acquire(1, 1, "a"))
 	granted(acquire(1, 2, "b"))
 	granted(acquire(2, 1, "c"))
-	refused(acquire(2, 2, "d"), "user ann: 3 leases in correctness mode, as many as limit-leases-per-user allows")
 	granted(acquire(4, 1, "d"))
 
 	queued(acquire(1, 3, "d"))
 	queued(acquire(2, 3, "d"))
 	refused(acquire(2, 4, "d"), "user ann: 2 waiting requests, as many as limit-waiters-per-user allows")
+	refused(acquire(2, 2, "e"), "user ann: 5 leases and waiting requests in correctness mode, as many as "+
+		"limit-leases-per-user allows")
 	queued(acquire(5, 1, "d"))
 	refused(acquire(6, 1, "d"), `lock "d": 3 waiting requests, as many as limit-waiters-per-lock allows`)
 
@@ -71,8 +72,10 @@ func TestLimits(t *testing.T) {
 
 	release(2, 3)
 	queued(acquire(6, 1, "d"))
-	release(1, 1)
 	granted(acquire(2, 2, "e"))
+	refused(acquire(2, 5, "f"), "limit-leases-per-user")
+	release(1, 1)
+	granted(acquire(2, 5, "f"))
 	m.Apply(&CloseSession{Session: engine.SessionID{1}, Incarnation: incarnations[engine.SessionID{1}]})
 	require.Equal(t, Done, open(3, "ann").Code)
 	for id := range incarnations {
@@ -81,6 +84,25 @@ func TestLimits(t *testing.T) {
 	m.Apply(&EndRequests{Max: MaxEndRequests})
 	require.Empty(t, m.usage)
 	require.NoError(t, m.check())
+}
+
+// A user cannot exceed the limit of its leases by waiting for locks.
+func TestWaitersCountAsLeases(t *testing.T) {
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second, User: "ann"},
+		&OpenSession{Session: bob, TTL: time.Second, User: "bob"})
+	names := []fencing.Resource{"a", "b", "c"}
+	for i, name := range names {
+		require.Equal(t, Granted, apply(m, as(2, write(bob, engine.Nonce(i+1), name))).Code)
+	}
+	for i, want := range []Code{Queued, Queued, Limited} {
+		a := as(1, write(ann, engine.Nonce(i+1), names[i]))
+		a.Limits = Limits{LeasesPerUser: 2}
+		require.Equal(t, want, apply(m, a).Code)
+	}
+	for i := range names {
+		m.Apply(&Release{Session: bob, Incarnation: 2, Nonce: engine.Nonce(i + 1)})
+	}
+	require.Equal(t, usage{sessions: 1, holders: 2}, *m.usage["ann"])
 }
 
 // The limit of the waiters of a lock holds for every lock of a set.

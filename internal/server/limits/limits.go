@@ -66,7 +66,8 @@ var Fields = []Field{
 	{"limit-sessions-per-user", "open sessions of a user", 100_000, 1, maxNumber, func(l *Limits) *int {
 		return &l.Cluster.SessionsPerUser
 	}},
-	{"limit-leases-per-user", "leases of a user in correctness mode, and in efficiency mode through this member",
+	{"limit-leases-per-user",
+		"leases of a user: in correctness mode with its waiting requests, in efficiency mode through this member",
 		1_000_000, 1, maxNumber, func(l *Limits) *int { return &l.Cluster.LeasesPerUser }},
 	{"limit-waiters-per-user", "waiting requests of a user", 200_000, 1, maxNumber, func(l *Limits) *int {
 		return &l.Cluster.WaitersPerUser
