@@ -193,6 +193,62 @@ func TestWaitLimitInAnOutageIsNotErrHeld(t *testing.T) {
 	})
 }
 
+// A service that does not answer has not said that the lock is held.
+func TestWaitLimitWithoutAnAnswerIsNotErrHeld(t *testing.T) {
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	for name, tt := range map[string]struct {
+		taps    taps
+		options []lease.AcquireOption
+		want    error
+	}{
+		"a member cannot be reached": {want: engine.ErrUnavailable, taps: taps{
+			open: func(ctx context.Context, _ engine.SessionConfig,
+				_ func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
+				return nil, hangs(ctx)
+			}}},
+		"the connection hangs": {want: engine.ErrUncertain, taps: taps{
+			acquire: func(ctx context.Context, _ engine.Request, _ acquireFunc) (engine.Grant, error) {
+				return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, hangs(ctx))
+			}}},
+		"the connection hangs after it has dropped": {want: engine.ErrUnavailable, taps: taps{
+			acquire: func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+				if r.Repeated {
+					return engine.Grant{}, hangs(ctx)
+				}
+				limited, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_, _ = next(limited, r)
+				return engine.Grant{}, engine.ErrUncertain
+			}}},
+		"it waits for the lock": {want: engine.ErrHeld},
+		"it waits for another call of its own holder": {want: engine.ErrHeld, options: []lease.AcquireOption{
+			lease.WithHolder("x")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				held, err := s.other().Acquire(t.Context(), "a")
+				require.NoError(t, err)
+				client, err := lease.New(s.tapped, lease.WithClock(s.clock)) // without hooks
+				require.NoError(t, err)
+				defer func() { require.NoError(t, client.Close(context.Background())) }()
+				ctx, cancel := context.WithCancel(t.Context())
+				if tt.options != nil {
+					go client.Acquire(ctx, "a", tt.options...)
+					synctest.Wait()
+				}
+				s.tap(func(on *taps) { *on = tt.taps })
+				_, err = client.Acquire(ctx, "a", append(tt.options, lease.WithWaitLimit(5*time.Second))...)
+				require.ErrorIs(t, err, tt.want)
+				require.Equal(t, tt.want == engine.ErrHeld, errors.Is(err, engine.ErrHeld))
+				s.tap(func(on *taps) { *on = taps{} })
+				cancel()
+				require.NoError(t, held.Release(t.Context()))
+			})
+		})
+	}
+}
+
 func TestLostSessionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)

@@ -59,6 +59,7 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	}
 	var record *holderRecord
 	if a.settings.reentrant {
+		a.queued.Store(true) // behind another call of the holder
 		if record, err = a.client.holders.begin(ctx, &a.settings); err != nil {
 			return nil, err
 		}
@@ -147,12 +148,12 @@ func (a *acquisition) now() engine.Instant {
 // ask asks the engine once.
 func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, error) {
 	c := a.client
+	a.queued.Store(false)
 	k, asking, request, err := a.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if a.settings.fixed || c.hooks.Waiting != nil {
-		a.queued.Store(false)
+	if a.settings.fixed || a.settings.waitLimit != 0 || c.hooks.Waiting != nil {
 		request.Queued = a.reportQueued
 	}
 	answer, err := k.session.Acquire(asking, request)
@@ -233,9 +234,12 @@ func (a *acquisition) explain(ctx context.Context, err error) error {
 	interrupted := errors.Is(err, ctx.Err()) || errors.Is(err, cause)
 	var limit waitLimit
 	switch {
-	case errors.As(cause, &limit) && interrupted:
+	case errors.As(cause, &limit) && interrupted && a.queued.Load():
 		return fmt.Errorf("%w: waited %v", engine.ErrHeld, time.Duration(limit))
 	case errors.As(cause, &limit): // the service did not answer
+		if interrupted && !unanswered(err) {
+			err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+		}
 		return fmt.Errorf("%w; gave up after %v", err, time.Duration(limit))
 	case interrupted:
 		return cause

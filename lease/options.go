@@ -78,8 +78,9 @@ func WithTTL(ttl time.Duration) AcquireOption {
 	}
 }
 
-// WithWaitLimit makes Acquire return ErrHeld when it has waited for limit. Without it
-// Acquire waits until its context ends.
+// WithWaitLimit makes Acquire give up when it has waited for limit. It then returns ErrHeld if
+// it has waited for the lock, and ErrUnavailable or ErrUncertain if it has waited for an answer of
+// the service. Without it Acquire waits until its context ends.
 func WithWaitLimit(limit time.Duration) AcquireOption {
 	return func(s *acquireSettings) error {
 		if limit <= 0 {

@@ -232,14 +232,15 @@ func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
 // attempt never got into the lock's queue, the service was unavailable, and trouble is
 // the reason.
 func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
+	late := f.wait != 0 && !time.Now().Before(f.until) && temporary(err)
 	switch {
-	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait && f.access.postgres() != "":
+	case late && trouble != nil && f.access.postgres() != "":
 		if errors.Is(trouble, wire.ErrUnreachable) {
 			trouble = errors.New("it does not answer; check that it runs and that --postgres is right")
 		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the database was not available for %v: %w",
 			string(resource), f.wait, trouble)}
-	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
+	case late && trouble != nil:
 		limit := connectTimeout
 		if errors.Is(trouble, wire.ErrUnreachable) { // or slow to answer
 			limit = 2 * firstConnect
@@ -364,7 +365,7 @@ func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lea
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case limited.Err() != nil:
-			return nil, f.notAcquired(resource, lease.ErrHeld, trouble)
+			return nil, f.notAcquired(resource, trouble, trouble)
 		case f.noWait || !temporary(err):
 			return nil, err
 		}
