@@ -28,6 +28,7 @@ type taps struct {
 	acquire func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error)
 	renew   func(ctx context.Context, next renewFunc) ([]engine.Nonce, error)
 	release func(ctx context.Context, n engine.Nonce, next releaseFunc) error
+	update  func(ctx context.Context, next func(context.Context) error) error
 	closing func(ctx context.Context, next func(context.Context) error) error
 	// breaking replaces Break.
 	breaking func(ctx context.Context, name fencing.Resource, token fencing.Token) error
@@ -99,6 +100,14 @@ func (s *tappedSession) Release(ctx context.Context, held engine.Held) error {
 		return tap(ctx, held.Nonce, next)
 	}
 	return next(ctx, held.Nonce)
+}
+
+func (s *tappedSession) Update(ctx context.Context, held engine.Held) error {
+	next := func(ctx context.Context) error { return s.Session.Update(ctx, held) }
+	if tap := s.backend.now().update; tap != nil {
+		return tap(ctx, next)
+	}
+	return next(ctx)
 }
 
 func (s *tappedSession) Close(ctx context.Context, held ...engine.Held) error {

@@ -228,7 +228,8 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 		sent = c.clock.Now()
 		return k.session.Update(ctx, held)
 	})
-	c.update(func(engine.Instant) (lost []*clientcore.Grant) {
+	c.update(func(now engine.Instant) (lost []*clientcore.Grant) {
+		k.core.MayBeKept(now.Add(ttl))
 		if metadata != nil && err != nil && !clientcore.Matches(err, engine.ErrUncertain) {
 			g.Held.Metadata = before // or the service would refuse the renewals, too
 		}

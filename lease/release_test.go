@@ -248,6 +248,35 @@ func TestLeaseWithoutRenewalIsReleasedEventually(t *testing.T) {
 	})
 }
 
+// An extended lease whose release fails is released when the service answers again: it would
+// keep the lock for the rest of its long time. The answer to Extend may have been lost.
+func TestExtendedLeaseIsReleasedEventually(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetup(t)
+			l := s.acquire()
+			s.tap(func(on *taps) {
+				on.update = func(ctx context.Context, next func(context.Context) error) error {
+					if err := next(ctx); err != nil || answered {
+						return err
+					}
+					return engine.ErrUncertain
+				}
+			})
+			if err := l.Extend(t.Context(), 12*time.Hour); answered {
+				require.NoError(t, err)
+			}
+			s.memory.Fail(engine.ErrUnavailable)
+			require.ErrorIs(t, l.Release(t.Context()), engine.ErrUnavailable)
+			time.Sleep(time.Hour)
+			s.memory.Fail(nil)
+			time.Sleep(2 * time.Second)
+			_, err := s.other().TryAcquire(t.Context(), "a")
+			require.NoError(t, err)
+		})
+	}
+}
+
 // TestExpiredLeaseIsReleased checks that a lease past its deadline is released at the
 // service, where the session may live on because of other leases.
 func TestExpiredLeaseIsReleased(t *testing.T) {

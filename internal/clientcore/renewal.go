@@ -133,10 +133,13 @@ func (s *Session) wantsRenewal() bool {
 }
 
 // idleTime returns how long an unused session is kept, for the next call and for releases
-// that the service has not confirmed. After one TTL without a renewal the service ends
-// the session itself.
+// that the service has not confirmed: until the service ends what they are for itself, which is
+// after one TTL without a renewal, or after an extension.
 func (s *Session) idleTime() time.Duration {
-	if s.fixed && len(s.releases) == 0 && s.releasing == 0 {
+	switch {
+	case len(s.releases) > 0 || s.releasing > 0:
+		return max(s.key.TTL, s.keptUntil.Since(s.lastUsed))
+	case s.fixed:
 		return 0
 	}
 	return s.key.TTL

@@ -40,6 +40,7 @@ type Session struct {
 	lastRenewed engine.Instant // before the last answered renewal was sent
 	lastSent    engine.Instant // before the last renewal was sent
 	lastUsed    engine.Instant // when there was last a grant or a user
+	keptUntil   engine.Instant // the service may keep leases until then without renewals; zero without an extension
 	renewing    bool           // a renewal is under way
 	failing     bool           // the last renewal failed
 	cutOff      bool           // the engine cannot hear of losses until the next renewal
@@ -127,6 +128,14 @@ func (g *Grant) Extended(sent engine.Instant, ttl time.Duration) {
 			s.uncovered[g.Held.Nonce] = g
 		}
 		g.until = until
+	}
+}
+
+// MayBeKept records that the service may keep the session or its leases until then without
+// renewals: a longer time was asked for, whatever the answer was.
+func (s *Session) MayBeKept(until engine.Instant) {
+	if s.keptUntil.IsZero() || until.Since(s.keptUntil) > 0 {
+		s.keptUntil = until
 	}
 }
 

@@ -249,6 +249,7 @@ func (c *client) extend(a *attempt) {
 	}
 	sent := c.now()
 	c.engine(s).update(s, held, func(err error) {
+		s.MayBeKept(c.now().Add(held.TTL))
 		switch {
 		case err == nil:
 			if c.w.plan.Flaws.LateValidity {
