@@ -297,6 +297,22 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, clientcore.ErrClosed)
 }
 
+// Close names an attempt that waits in an engine without sessions, such as a database: it would be
+// granted the lock.
+func TestCloseNamesWaitingAttempt(t *testing.T) {
+	c := newClient(t)
+	a := c.call("a")
+	s := a.Session()
+	c.Close()
+	c.Failed(a, c.now, clientcore.ErrClosed, true)
+	c.Leave(a, c.now)
+	require.True(t, s.Step(c.now).Close)
+	held, needed := s.Closing()
+	require.True(t, needed)
+	require.Len(t, held, 1)
+	require.EqualValues(t, 1, held[0].Nonce)
+}
+
 // An unused session is closed after a TTL, and not before.
 func TestIdleSessionIsClosed(t *testing.T) {
 	c := newClient(t)

@@ -252,10 +252,10 @@ func (s *Session) End(err error) []*Grant {
 	return ended
 }
 
-// addClosing records a lease that closing the session must release: one of an engine
+// addClosing records an attempt that closing the session must release: one of an engine
 // without sessions.
 func (s *Session) addClosing(held engine.Held) {
-	if held.Name != "" || s.key.Mode == engine.Efficiency {
+	if s.key.Mode != engine.Correctness {
 		s.closing = append(s.closing, held)
 	}
 }

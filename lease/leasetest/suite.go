@@ -208,6 +208,7 @@ func receive[T any](f *fixture, values <-chan T) (value T) {
 // pending is an Acquire on another goroutine.
 type pending struct {
 	f      *fixture
+	client *lease.Client
 	lease  *lease.Lease
 	err    error
 	done   chan struct{}
@@ -225,7 +226,7 @@ func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pen
 	}}))
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
-	p := &pending{f: f, done: make(chan struct{}), cancel: cancel}
+	p := &pending{f: f, client: c, done: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(p.done)
 		p.lease, p.err = c.Acquire(ctx, r, options...)

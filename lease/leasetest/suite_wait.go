@@ -89,6 +89,18 @@ var waitTests = []conformance{
 		f.release(l)
 		second.granted()
 	}},
+	{"close while waiting", func(f *fixture) {
+		l := f.acquire(f.client(), f.name("a"))
+		waiter := f.start(f.name("a"))
+		closeErr := waiter.client.Close(f.ctx)
+		f.confirmed(closeErr)
+		f.wait(waiter.done)
+		require.ErrorIs(f, waiter.err, lease.ErrClosed)
+		f.release(l)
+		if closeErr == nil { // it has left the queue
+			f.acquire(f.client(), f.name("a"), lease.WithWaitLimit(f.TTL/2))
+		}
+	}},
 	{"wait limit", func(f *fixture) {
 		l := f.acquire(f.client(), f.name("a"))
 		waiter := f.start(f.name("a"), lease.WithWaitLimit(f.TTL/2))
