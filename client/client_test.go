@@ -166,6 +166,24 @@ func TestPasswordIsNotSentInClearText(t *testing.T) {
 	s.dial(password, client.WithoutRedis())
 }
 
+// A program that has options for known Redis nodes only continues through the service when the fleet gets others.
+func TestNewRedisNodeWithoutOptions(t *testing.T) {
+	t.Parallel()
+	s := startService(t, 1)
+	known := map[string]*redis.Options{}
+	for _, r := range s.redis {
+		known[r.Addr] = &redis.Options{}
+	}
+	c, log := s.dial(client.WithRedisInsecure(), client.WithRedis(func(address string) *redis.Options {
+		return known[address]
+	}))
+	s.setFleet(fleetOf(startRedis(t, 3)), false)
+	testserver.Eventually(t, "the client knows the new fleet", func() bool { return log.count("returned nil") == 1 })
+	l, err := c.Acquire(testserver.Context(t), "fast/a")
+	require.NoError(t, err)
+	require.NoError(t, l.Release(testserver.Context(t)))
+}
+
 // TestPolicyChangeReachesTheClient checks that a client uses a changed policy without
 // being restarted.
 func TestPolicyChangeReachesTheClient(t *testing.T) {

@@ -118,7 +118,7 @@ func dial(ctx context.Context, endpoints []string, options []Option) (*router, c
 		return nil, c, err
 	}
 	if err = service.AwaitTopology(ctx); err == nil {
-		err = c.checkClearText(service.Topology().Fleet)
+		err = c.checkOptions(service.Topology().Fleet)
 	}
 	if err != nil {
 		return nil, c, errors.Join(fmt.Errorf("dial: %w", err), service.Close())

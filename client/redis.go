@@ -89,10 +89,10 @@ func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	return nil
 }
 
-// checkClearText refuses a fleet if its addresses show that passwords would be sent in
-// clear text.
-func (c *config) checkClearText(fleet engine.Fleet) error {
-	if c.insecure || c.noRedis {
+// checkOptions refuses a fleet if the program has no options for one of its nodes, or if its
+// addresses show that passwords would be sent in clear text.
+func (c *config) checkOptions(fleet engine.Fleet) error {
+	if c.noRedis {
 		return nil
 	}
 	for _, address := range fleet.Addresses {
@@ -102,7 +102,8 @@ func (c *config) checkClearText(fleet engine.Fleet) error {
 		}
 		host, _, err := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
-		if err == nil && ip != nil && !ip.IsLoopback() && o.TLSConfig == nil && o.Dialer == nil && hasPassword(o) {
+		if !c.insecure && err == nil && ip != nil && !ip.IsLoopback() && o.TLSConfig == nil && o.Dialer == nil &&
+			hasPassword(o) {
 			return clearTextError(address)
 		}
 	}

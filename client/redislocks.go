@@ -94,7 +94,7 @@ func (e *redisLocks) connect(ctx context.Context) (again bool) {
 }
 
 func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
-	if err := e.config.checkClearText(fleet); err != nil {
+	if err := e.config.checkOptions(fleet); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconnectTimeout)
