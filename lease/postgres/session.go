@@ -76,6 +76,9 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	for look := 0; ; look++ {
 		_, listening := s.backend.listener.channel()
 		grant, remaining, err := s.ask(ctx, request, &keep)
+		if look > 0 && errors.Is(err, engine.ErrUnavailable) { // an earlier call has queued the attempt
+			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
+		}
 		if !errors.Is(err, engine.ErrHeld) || remaining < 0 {
 			return grant, err
 		}
