@@ -50,7 +50,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend
 	}
 	db := &database{Pool: pool, answerLimit: 10 * time.Second}
 	b := &Backend{pool: db, logger: logger, listener: newListener(db, logger)}
-	alone := make(chan struct{}, max(1, pool.Config().MaxConns/2))
+	alone := &alone{slots: make(chan struct{}, max(1, pool.Config().MaxConns/2)), turns: map[string]*turn{}}
 	b.acquires = &batches{verb: "acquire", send: b.acquire, alone: alone, underWay: map[string]bool{}}
 	b.releases = &batches{verb: "release", send: b.release, alone: alone, underWay: map[string]bool{}}
 	if _, err := b.Inspect(ctx, ""); err != nil { // no lock has this name, so the answer is short

@@ -58,11 +58,9 @@ const (
 // batches collects the calls that arrive while others are in progress and makes them in one transaction,
 // because a commit and a message cost more than a lock.
 type batches struct {
-	verb string
-	send func(ctx context.Context, calls []*call) (map[string]answer, error)
-	// alone limits the calls that wait for a lock in their own transaction. The other connections of the pool are for
-	// renewals and batches.
-	alone chan struct{}
+	verb  string
+	send  func(ctx context.Context, calls []*call) (map[string]answer, error)
+	alone *alone
 
 	mu            sync.Mutex
 	waiting       []*call
@@ -183,13 +181,11 @@ func (b *batches) run(ctx context.Context, calls []*call) {
 // doAlone makes a call in its own transaction, again and again while another transaction keeps the lock.
 func (b *batches) doAlone(c *call) answer {
 	for {
-		select {
-		case b.alone <- struct{}{}:
-		case <-c.ctx.Done():
-			return answer{err: engine.Cause(c.ctx)}
-		}
-		answers, err := b.send(c.ctx, []*call{c})
-		<-b.alone
+		var answers map[string]answer
+		err := b.alone.do(c, func() (err error) {
+			answers, err = b.send(c.ctx, []*call{c})
+			return err
+		})
 		switch {
 		case err == nil:
 			return answers[c.attempt]

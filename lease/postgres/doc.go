@@ -16,5 +16,5 @@
 // them): a lock, its token, the fence and the write can share one transaction.
 //
 // The nouns, in reading order: [Backend] (backend.go), its sessions (session.go), the calls, which
-// share transactions (calls.go), and the listener, which wakes waiters (listener.go).
+// share transactions (calls.go) or have their own (alone.go), and the listener, which wakes waiters (listener.go).
 package postgres

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -42,4 +46,34 @@ func TestQueuedAttemptIsUncertainDuringAnOutage(t *testing.T) {
 	_, err = open(t, backend(t, pool), nil).Acquire(ctx, r)
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	require.Equal(t, 1, value[int](t, whole, waiters))
+}
+
+// Many callers wait for a lock that another transaction keeps busy. Sets of other locks do not wait for their turns.
+func TestBusyLockDelaysNoSets(t *testing.T) {
+	t.Parallel()
+	testserver.SkipIfShort(t)
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	config := pool.Config()
+	config.MaxConns = 4
+	small, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(small.Close)
+	s := open(t, backend(t, small), nil)
+	row := transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('busy')")
+	waits, leave := context.WithCancel(ctx)
+	var blocked sync.WaitGroup
+	for i := range 60 {
+		blocked.Go(func() { _, _ = s.Acquire(waits, request(engine.Nonce(i+2), "busy")) })
+	}
+	pass(t, pool, "2 s") // their common transactions have given up
+	set := engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}}
+	limited, end := context.WithTimeout(ctx, 5*time.Second)
+	defer end()
+	_, err = s.Acquire(limited, set)
+	require.NoError(t, err)
+	require.NoError(t, s.Release(limited, heldBy(set)))
+	leave()
+	blocked.Wait()
+	require.NoError(t, row.Rollback(ctx))
 }
