@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,11 +86,12 @@ func (k *keeper) run() {
 // between two checks of the servers, which must not wait for it.
 func (k *keeper) sweep() {
 	ctx := k.backend.ctx
-	sweep := time.NewTicker(sweepEvery)
+	sweep := time.NewTicker(1 + rand.N(sweepEvery)) // processes that all live for less sweep, too
 	defer sweep.Stop()
 	for {
 		select {
 		case <-sweep.C:
+			sweep.Reset(sweepEvery)
 			_ = k.backend.Sweep(ctx) // the next one tries again
 		case <-ctx.Done():
 			return

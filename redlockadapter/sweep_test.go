@@ -105,3 +105,22 @@ func TestKeeperSweeps(t *testing.T) {
 		requireHolder(t, b, "a", fencing.None)
 	})
 }
+
+// Processes that do not live for long sweep too, from time to time.
+func TestShortLivedProcessesSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 1)
+		f.config.IdleCounters = time.Minute
+		f.init(t)
+		b := f.backend(t)
+		require.NoError(t, b.Release(t.Context(), acquireAlone(t, b, "a")))
+		for processes := 0; len(f.nodes[0].mini.Keys()) == 3; processes++ {
+			require.Less(t, processes, 200, "they have lived for more than three hours")
+			advance(time.Minute)
+			require.NoError(t, b.Close(t.Context()))
+			b = f.backend(t)
+		}
+		requireHolder(t, b, "a", fencing.None)
+	})
+}
