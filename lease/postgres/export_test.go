@@ -45,3 +45,9 @@ func Listening(b *Backend) bool {
 	_, listening := b.listener.channel()
 	return listening
 }
+
+// Unanswered returns the number of attempts of a session that have a call without an answer.
+func Unanswered(s engine.Session) (attempts int) {
+	s.(*session).unanswered.Range(func(any, any) bool { attempts++; return true })
+	return attempts
+}

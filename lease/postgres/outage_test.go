@@ -16,9 +16,26 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
 )
 
 const waiters = "SELECT count(*) FROM leased_waiters"
+
+// flaky returns a backend on the database of a pool. It cannot connect while down is set.
+func flaky(t *testing.T, whole *pgxpool.Pool, down *atomic.Bool) (*postgres.Backend, *pgxpool.Pool) {
+	t.Helper()
+	config := whole.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if down.Load() {
+			return nil, errors.New("the database is down")
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(testserver.Context(t), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return backend(t, pool), pool
+}
 
 // A waiter asks again while the database cannot be reached. That call has no effect, but an earlier one has queued the
 // attempt: it may be granted, so its client has to release it.
@@ -28,24 +45,34 @@ func TestQueuedAttemptIsUncertainDuringAnOutage(t *testing.T) {
 	whole := database(t, shared.Get(t).DSN)
 	require.Positive(t, grant(t, whole, "a"))
 	var down atomic.Bool
-	config := whole.Config()
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if down.Load() {
-			return nil, errors.New("the database is down")
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, addr)
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	b, pool := flaky(t, whole, &down)
 	r := request(1, "a")
 	r.Wait, r.Queued = true, func() {
 		down.Store(true)
 		pool.Reset()
 	}
-	_, err = open(t, backend(t, pool), nil).Acquire(ctx, r)
+	_, err := open(t, b, nil).Acquire(ctx, r)
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	require.Equal(t, 1, value[int](t, whole, waiters))
+}
+
+// Calls that had no effect leave nothing behind: nobody releases their attempts.
+func TestOutageTakesNoMemory(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	var down atomic.Bool
+	b, pool := flaky(t, database(t, shared.Get(t).DSN), &down)
+	s := open(t, b, nil)
+	down.Store(true)
+	pool.Reset()
+	_, err := s.Acquire(ctx, request(1, "a"))
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.Zero(t, postgres.Unanswered(s))
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Acquire(gone, request(2, "a"))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, postgres.Unanswered(s), "it may arrive late")
 }
 
 // Many callers wait for a lock that another transaction keeps busy. Sets of other locks do not wait for their turns.

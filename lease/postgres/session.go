@@ -128,7 +128,7 @@ func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Du
 		arguments.metadata = &metadata
 	}
 	a := s.backend.acquires.submit(&call{ctx: ctx, attempt: attempt, acquire: arguments}, request.Resources)
-	if a.err != nil {
+	if a.err != nil && !errors.Is(a.err, engine.ErrUnavailable) && !engine.Refused(a.err) { // it may have an effect
 		s.unanswered.Store(request.Nonce, true)
 	}
 	return a.grant(request.Resources[0], sent, s.config.TTL)
