@@ -141,8 +141,11 @@ func TestEmptiedFleetNeedsAnOperator(t *testing.T) {
 			require.NoError(t, redlockadapter.Init(testContext(t), f.config, floor))
 			require.Greater(t, k.acquire(b), floor)
 			waitFor(t, func() bool { return len(live(t, b)) == len(f.servers) })
-			require.NoError(t, redlockadapter.Init(testContext(t), f.config, floor*2), "all nodes are voters")
+			require.NoError(t, redlockadapter.Init(testContext(t), f.config, floor), "all nodes are voters above it")
+			err := redlockadapter.Init(testContext(t), f.config, floor*2)
 			require.Less(t, k.acquire(b), floor*2)
+			require.ErrorIs(t, err, engine.ErrInvalid, "voters stay as they are")
+			require.ErrorContains(t, err, "0 of 3 above")
 		})
 	}
 }

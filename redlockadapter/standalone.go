@@ -22,8 +22,9 @@ const initTime = 5 * time.Second
 
 // Init makes the nodes of a new standalone fleet voters, with tokens above floor. An
 // operator also calls it if fewer than a quorum of the fleet's nodes can report which
-// tokens were granted; floor must then be above every token that was ever granted. Voters
-// of this fleet stay as they are; a voter of another fleet is an error.
+// tokens were granted; floor must then be above every token that was ever granted. If no
+// node needs Init, voters of this fleet stay as they are: it is an error if their tokens may
+// be at or below floor. A voter of another fleet is an error, too.
 //
 // It is a recovery in which the operator vouches for the floor. A quorum of the nodes must
 // be reachable, and must be able to save the floor to disk before a node votes. Nodes wait
@@ -37,16 +38,29 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	}
 	defer b.Close(context.WithoutCancel(ctx))
 	statuses := b.NodeStatuses(ctx)
-	history, all := false, true
+	history, all, empty, above, below := false, true, false, 0, 0
 	for _, s := range statuses {
-		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
+		live := s.Report.Live
+		if live != nil && live.Fleet != b.fingerprint {
 			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, s.Addr, scripts.ErrFleet)
 		}
-		history = history || s.Report.Live != nil || s.Report.Former != nil
+		history = history || live != nil || s.Report.Former != nil
 		all = all && s.Err == nil
+		empty = empty || s.Err == nil && live == nil
+		switch {
+		case live == nil:
+		case live.Floor >= floor:
+			above++
+		default:
+			below++
+		}
 	}
-	if recovery.CheckStandalone(reports(statuses)) != nil {
+	switch {
+	case recovery.CheckStandalone(reports(statuses)) != nil:
 		return b.versionError()
+	case !empty && below > 0 && above < b.quorum: // a recovery would reserve the floor on voters, too
+		return fmt.Errorf("%w: all Redis nodes that were reached vote already, %d of %d above %d; stop the programs and "+
+			"empty the nodes first", engine.ErrInvalid, above, len(b.nodes), floor)
 	}
 	k := b.keeper
 	k.standalone.Provided = &floor
