@@ -50,7 +50,8 @@ type Result struct {
 }
 
 // Run runs the command until its process group is gone. The caller releases the
-// lease after that. An error means that the command did not run.
+// lease after that. An error means that the command did not run. The process must have
+// no other children meanwhile.
 func (c *Command) Run(l *lease.Lease) (Result, error) {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
@@ -205,6 +206,7 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 			guardGone = nil
 			s.stop(ErrGuard, time.Now())
 		case <-tick.C:
+			reapOrphans(int(s.group), s.guard.cmd.Process.Pid)
 		}
 		s.check()
 		if s.stopping != nil && !s.killed && !time.Now().Before(s.killAt) {

@@ -5,7 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -61,4 +63,17 @@ func TestCommandEndsWithSupervisor(t *testing.T) {
 	o.says("ready")
 	require.NoError(t, supervisor.Process.Kill())
 	o.ends()
+}
+
+// Processes that the command has left behind do not stay in the table of processes until the command ends.
+func TestOrphansAreReaped(t *testing.T) {
+	s := newFixture(t, "sh", "-c", `for i in 1 2 3 4 5; do (sleep 0.1 & echo $!); done; exec sleep 1000`)
+	s.start()
+	for range 5 {
+		pid, err := strconv.Atoi(s.read())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH }, testTimeout/4, 10*time.Millisecond)
+	}
+	s.signals <- unix.SIGTERM
+	require.Equal(t, 128+int(unix.SIGTERM), s.wait().Code)
 }

@@ -2,8 +2,10 @@ package supervise
 
 import (
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +23,30 @@ func endWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKIL
 // adoptOrphans makes this process the parent of orphans, so it can wait for
 // them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// childInfo is a siginfo_t about a child.
+type childInfo struct {
+	_     [3]int32
+	child struct {
+		_   [0]uintptr // the alignment of the union in C
+		pid int32
+		_   [128]byte
+	}
+}
+
+// reapOrphans removes adopted processes that have exited from the table of processes. Somebody else waits
+// for the others.
+func reapOrphans(others ...int) {
+	for {
+		var info childInfo
+		err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		pid := int(info.child.pid)
+		if err != nil || pid == 0 || slices.Contains(others, pid) {
+			return
+		}
+		_, _ = unix.Wait4(pid, nil, 0, nil)
+	}
+}
 
 // awaitLeader waits until the command has exited, without reaping it.
 func (g group) awaitLeader(*exec.Cmd) {

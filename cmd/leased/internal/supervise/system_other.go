@@ -18,6 +18,9 @@ func endWithParent() {}
 // adoptOrphans does nothing: init adopts orphans.
 func adoptOrphans() {}
 
+// reapOrphans does nothing: init reaps them.
+func reapOrphans(...int) {}
+
 // awaitLeader waits until the command has exited.
 func (g group) awaitLeader(cmd *exec.Cmd) { _ = cmd.Wait() }
 
