@@ -253,5 +253,4 @@ func (s *supervisor) stop(err error, killAt time.Time) {
 	s.guard.until(time.Until(s.killAt), time.Until(s.killAt))
 	s.command.Log("stopping the command: %v", err)
 	s.group.signal(syscall.SIGTERM)
-	s.group.signal(syscall.SIGCONT) // a stopped process cannot clean up
 }

@@ -15,10 +15,16 @@ import (
 // command. 0 means none.
 type group int
 
-// signal sends a signal to every process of the group.
+// signal sends a signal to every process of the group. Stopped processes continue if the signal asks them to end: they
+// could not clean up.
 func (g group) signal(number syscall.Signal) {
-	if g > 0 {
-		_ = syscall.Kill(-int(g), number) // an empty group is not an error
+	if g <= 0 {
+		return
+	}
+	_ = syscall.Kill(-int(g), number) // an empty group is not an error
+	switch number {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		_ = syscall.Kill(-int(g), syscall.SIGCONT)
 	}
 }
 

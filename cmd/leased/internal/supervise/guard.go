@@ -183,7 +183,6 @@ func (w *guardState) act(now time.Duration) time.Duration {
 		if !w.signaled && w.term < w.kill {
 			w.signaled = true
 			w.target.signal(syscall.SIGTERM)
-			w.target.signal(syscall.SIGCONT)
 		}
 		return w.kill - now
 	}

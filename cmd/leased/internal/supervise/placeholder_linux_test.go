@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 )
 
 // blockSignal blocks a signal for this thread and for what it starts.
@@ -76,4 +79,22 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 	s.signals <- unix.SIGTERM
 	require.Equal(t, 128+int(unix.SIGTERM), s.wait().Code)
+}
+
+// A command that is stopped, as by a read from the terminal in the background, can be ended.
+func TestStoppedCommandCanBeEnded(t *testing.T) {
+	s := newFixture(t, "sh", "-c", `trap "exit 9" INT; echo $$; kill -STOP $$; while :; do sleep 0.05; done`)
+	s.start()
+	stat := "/proc/" + s.read() + "/stat"
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(stat)
+		return err == nil && strings.Contains(string(text), ") T ")
+	}, testTimeout, 10*time.Millisecond)
+	s.signals <- unix.SIGINT
+	select {
+	case <-s.ended:
+		require.Equal(t, supervise.Result{Code: 9}, s.wait())
+	case <-time.After(testTimeout / 4):
+		require.Fail(t, "the command has not ended")
+	}
 }
