@@ -108,11 +108,18 @@ func interruptible(run func(*cobra.Command, []string) error) func(*cobra.Command
 	}
 }
 
+// notify is signal.Notify, except that SIGHUP stays ignored under nohup, also in the processes that this one starts.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	signal.Notify(c, slices.DeleteFunc(signals, func(s os.Signal) bool {
+		return s == syscall.SIGHUP && signal.Ignored(s)
+	})...)
+}
+
 // untilInterrupted returns a context that SIGINT, SIGTERM and other signals cancel.
 func untilInterrupted(parent context.Context, others ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
+	notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		select {
 		case s := <-signals:

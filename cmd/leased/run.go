@@ -144,7 +144,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		return fmt.Errorf("find the path of leased: %w", err)
 	}
 	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, forwardedSignals()...)
+	notify(signals, forwardedSignals()...)
 	defer signal.Stop(signals)
 	before, stop := untilInterrupted(ctx, endSignals...)
 	defer stop()

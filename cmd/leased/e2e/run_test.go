@@ -73,6 +73,23 @@ func TestRunWaits(t *testing.T) {
 	require.Equal(t, 128+int(syscall.SIGUSR2), waiter.code())
 }
 
+// nohup protects the command, and the wait for the lock.
+func TestRunUnderNohup(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	nohup := `trap "" HUP; exec ` + leased + ` run nightly -- sh -c "$0"`
+	holder := start(t, env, "sh", "-c", nohup, `trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done`)
+	holder.says("ready")
+	waiter := start(t, env, "sh", "-c", nohup, "true")
+	waiter.says("number 1 of 1 in the queue")
+	waiter.signal(syscall.SIGHUP)
+	holder.signal(syscall.SIGHUP)
+	holder.signal(syscall.SIGUSR1)
+	require.Equal(t, 9, holder.code())
+	require.Zero(t, waiter.code())
+}
+
 func TestRunSharedAndPermits(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
