@@ -122,11 +122,14 @@ var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sy
 var ownSignals = []syscall.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU,
 	syscall.SIGPROF, syscall.SIGKILL, syscall.SIGSTOP}
 
-// forwardedSignals returns the signals that the command gets, also those that arrive before it starts. It reads the
-// size of its terminal when it starts, so SIGWINCH is forwarded only from then on: many of them would displace others.
+// lateSignals are forwarded only from the start of the command on. It reads the size of its terminal when it starts,
+// and many SIGWINCH would displace others. SIGTSTP, of Ctrl-Z, stops this process while it waits.
+var lateSignals = []os.Signal{syscall.SIGWINCH, syscall.SIGTSTP}
+
+// forwardedSignals returns the signals that the command gets, also those that arrive before it starts.
 func forwardedSignals() (all []os.Signal) {
 	for number := syscall.Signal(1); number < 32; number++ {
-		if number != syscall.SIGWINCH && !slices.Contains(ownSignals, number) {
+		if !slices.Contains(lateSignals, os.Signal(number)) && !slices.Contains(ownSignals, number) {
 			all = append(all, number)
 		}
 	}
@@ -175,7 +178,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		TTL: f.ttl, Grace: f.grace, Signals: signals,
 		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand},
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
-	signal.Notify(signals, syscall.SIGWINCH)
+	signal.Notify(signals, lateSignals...)
 	began := time.Now()
 	result, err := command.Run(l)
 	const signaled = 128 // an exit code from here on: somebody stopped the command

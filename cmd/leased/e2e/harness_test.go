@@ -85,7 +85,14 @@ type process struct {
 // start runs a program with additional environment variables. It ends with the test.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, env, args...)
+}
+
+// startWith is start for a process with these attributes.
+func startWith(t *testing.T, attributes *syscall.SysProcAttr, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(args[0], args[1:]...), exited: make(chan struct{})}
+	p.cmd.SysProcAttr = attributes
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.WaitDelay = time.Second
@@ -111,6 +118,11 @@ func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
+	p.awaitStop()
+}
+
+func (p *process) awaitStop() {
+	p.t.Helper()
 	eventually(p.t, func() bool {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 		return !slices.ContainsFunc(threads, func(path string) bool {

@@ -90,6 +90,24 @@ func TestRunUnderNohup(t *testing.T) {
 	require.Zero(t, waiter.code())
 }
 
+// Ctrl-Z stops `leased run` while it waits, as it stops other programs, and not the command that starts later.
+func TestRunStoppedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	holder := start(t, env, leased, "run", "nightly", "--", "sh", "-c",
+		`trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done`)
+	holder.says("ready")
+	own := &syscall.SysProcAttr{Setpgid: true} // SIGTSTP has no effect in a group that no shell controls
+	waiter := startWith(t, own, env, leased, "run", "nightly", "--", "true")
+	waiter.says("number 1 of 1 in the queue")
+	waiter.signal(syscall.SIGTSTP)
+	waiter.awaitStop()
+	waiter.signal(syscall.SIGCONT)
+	holder.signal(syscall.SIGUSR1)
+	require.Zero(t, waiter.code())
+}
+
 func TestRunSharedAndPermits(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
