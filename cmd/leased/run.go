@@ -115,27 +115,6 @@ func hiddenCommands() []*cobra.Command {
 	}
 }
 
-// endSignals end the wait for the lock.
-var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
-
-// ownSignals concern this process: its children, its terminal, its runtime. Nobody can receive the last two.
-var ownSignals = []syscall.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU,
-	syscall.SIGPROF, syscall.SIGKILL, syscall.SIGSTOP}
-
-// lateSignals are forwarded only from the start of the command on. It reads the size of its terminal when it starts,
-// and many SIGWINCH would displace others. SIGTSTP, of Ctrl-Z, stops this process while it waits.
-var lateSignals = []os.Signal{syscall.SIGWINCH, syscall.SIGTSTP}
-
-// forwardedSignals returns the signals that the command gets, also those that arrive before it starts.
-func forwardedSignals() (all []os.Signal) {
-	for number := syscall.Signal(1); number < 32; number++ {
-		if !slices.Contains(lateSignals, os.Signal(number)) && !slices.Contains(ownSignals, number) {
-			all = append(all, number)
-		}
-	}
-	return all
-}
-
 // run acquires the lock, runs the command and releases the lock.
 func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []string) error {
 	options, err := f.options(ctx, resource)
@@ -179,6 +158,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand},
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
 	signal.Notify(signals, lateSignals...)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a message that nobody can read must not end this process
 	began := time.Now()
 	result, err := command.Run(l)
 	const signaled = 128 // an exit code from here on: somebody stopped the command

@@ -108,6 +108,21 @@ func TestRunStoppedWhileItWaits(t *testing.T) {
 	require.Zero(t, waiter.code())
 }
 
+// A command can clean up after the loss of its lease also if nobody reads the messages of `leased run` any more.
+func TestRunWithoutReaderOfItsMessages(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	p := start(t, env, "sh", "-c", `exec 3<>"$0" 2>"$0" 3<&-; exec `+leased+` run nightly -- sh -c '
+		exec 2>&1; trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done'`, pipe)
+	p.says("ready")
+	must(t, env, leased, "break", "nightly", "--token=1")
+	p.says("bye")
+	require.Equal(t, 121, p.code())
+}
+
 func TestRunSharedAndPermits(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)

@@ -210,9 +210,9 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 		}
 		s.check()
 		if s.stopping != nil && !s.killed && !time.Now().Before(s.killAt) {
-			s.command.Log("killing the command")
 			s.group.signal(syscall.SIGKILL)
 			s.killed = true
+			s.command.Log("killed the command")
 		}
 	}
 }
@@ -251,6 +251,6 @@ func (s *supervisor) stop(err error, killAt time.Time) {
 		return
 	}
 	s.guard.until(time.Until(s.killAt), time.Until(s.killAt))
-	s.command.Log("stopping the command: %v", err)
 	s.group.signal(syscall.SIGTERM)
+	s.command.Log("stopping the command: %v", err) // it may block, if nobody reads it
 }

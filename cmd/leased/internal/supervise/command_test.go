@@ -271,6 +271,23 @@ func TestCommandGetsSIGTERMFirst(t *testing.T) {
 	require.Equal(t, 4, result.Code)
 }
 
+// A command gets SIGTERM also if the messages of its supervisor go nowhere, as into a pipe that nobody reads.
+func TestCommandGetsSIGTERMBeforeMessages(t *testing.T) {
+	s := newFixtureWithTTL(t, 5*shortTTL, "sh", "-c",
+		`trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done`)
+	read := make(chan struct{})
+	s.command.Log = func(string, ...any) { <-read }
+	s.start()
+	require.Equal(t, "ready", s.read())
+	s.cut.Store(true)
+	require.NoError(t, s.out.SetReadDeadline(time.Now().Add(5*shortTTL)))
+	text, err := s.text.ReadString('\n')
+	close(read)
+	require.NoError(t, err)
+	require.Equal(t, "bye\n", text)
+	require.Equal(t, 4, s.wait().Code)
+}
+
 func TestBrokenLeaseStopsCommand(t *testing.T) {
 	s := newFixture(t, "sh", "-c", stubborn)
 	s.command.Grace = time.Second
