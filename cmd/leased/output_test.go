@@ -4,12 +4,14 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/internal/wire"
+	"github.com/leased-project/leased/lease"
 )
 
 // Names in a table cannot control the terminal or break its lines.
@@ -22,6 +24,21 @@ func TestRowEscapesNames(t *testing.T) {
 	row(w, "", 7)
 	require.NoError(t, w.Flush())
 	require.Equal(t, "RESOURCE  HOLDER\na\\x1b[2J  b\\x0a\\u202ec\\x09d\n-         7\n", out.String())
+}
+
+// Names of holders cannot control the terminal of those who wait or watch. A database does not check them.
+func TestWaitersAndEventsEscapeNames(t *testing.T) {
+	t.Parallel()
+	const evil, escaped = "b\x1b[2J", `b\x1b[2J`
+	text, known := new(waitingLine).text(lease.Status{Holders: []lease.Party{{Holder: evil}}}, time.Now())
+	require.True(t, known)
+	require.Contains(t, text, "held by "+escaped)
+	require.NotContains(t, text, evil)
+	var out strings.Builder
+	event := &pb.Event{Type: "granted", Resource: "a", Party: &pb.Party{Holder: evil}}
+	require.NoError(t, (&output{format: "table"}).event(&out, event))
+	require.Contains(t, out.String(), escaped)
+	require.NotContains(t, out.String(), evil)
 }
 
 // The state of a cluster warns when tokens come near the bound of the gates, in either mode.

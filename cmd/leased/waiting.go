@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
@@ -156,13 +157,13 @@ func (l *waitingLine) text(status lease.Status, now time.Time) (string, bool) {
 	return text, len(status.Holders) > 0
 }
 
-// partyText names a holder or waiter: what the client calls itself, and the user.
+// partyText names a holder or waiter: what the client calls itself, and the user. A database checks neither.
 func partyText(holder, user string) string {
 	text := cmp.Or(holder, "an unnamed holder")
 	if user != "" {
 		text += " (user " + user + ")"
 	}
-	return text
+	return terminal.Clean(text)
 }
 
 // defaultHolder returns the default holder name, HOST:PID.
