@@ -121,7 +121,8 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 		return nil, startError(c.Args[0], cmd.Err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token()), c.Env)
+	own := fencing.Environ(l.GateResource(), l.Token())
+	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isWithheld), own, c.Env)
 	cmd.SysProcAttr = OwnGroup()
 	if isTerminal(c.Stdin) {
 		// Otherwise the command cannot read from it. Keys such as Ctrl-C then go to
@@ -131,10 +132,11 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// isSecret reports whether an environment variable contains a secret, which the
-// command does not get. A command that calls the service can use a secret file.
-func isSecret(variable string) bool {
-	return strings.HasPrefix(variable, "LEASED_SECRET=") || strings.HasPrefix(variable, "LEASED_REDIS_PASSWORD=")
+// isWithheld reports whether the command does not get an environment variable: a secret, since a command
+// that calls the service can use a secret file, or the signed token of another lease.
+func isWithheld(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return name == "LEASED_SECRET" || name == "LEASED_REDIS_PASSWORD" || name == fencing.EnvSignedToken
 }
 
 func startError(name string, err error) error {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/memory"
@@ -239,6 +240,15 @@ func TestCommandGetsToken(t *testing.T) {
 	s := newFixture(t, "sh", "-c", "echo $LEASED_RESOURCE $LEASED_TOKEN")
 	s.start()
 	require.Equal(t, "nightly "+s.lease.Token().String(), s.read())
+	s.wait()
+}
+
+// A command does not get the signed token of another lease, under which `leased run` itself was started.
+func TestCommandGetsNoOtherToken(t *testing.T) {
+	t.Setenv(fencing.EnvSignedToken, "of another lease")
+	s := newFixture(t, "sh", "-c", "echo ${LEASED_SIGNED_TOKEN-none}")
+	s.start()
+	require.Equal(t, "none", s.read())
 	s.wait()
 }
 
