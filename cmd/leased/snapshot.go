@@ -25,7 +25,7 @@ const chunkSize = 1 << 20
 func setUpSnapshotSave(c *cobra.Command) {
 	c.Args = exactly(1, "a file name")
 	a, o := addAccess(c), addOutput(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = interruptible(func(c *cobra.Command, args []string) error {
 		if _, err := os.Lstat(args[0]); err == nil {
 			return usageError(fmt.Errorf("%s already exists; give a new file name", args[0]))
 		}
@@ -49,7 +49,7 @@ func setUpSnapshotSave(c *cobra.Command) {
 			return err
 		}
 		return keepSnapshot(c, o, file, args[0])
-	}
+	})
 }
 
 // receiveFile writes the chunks of a snapshot to a file.

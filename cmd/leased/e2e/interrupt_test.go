@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +39,24 @@ func TestInterruptedCommands(t *testing.T) {
 		}
 	}
 	must(t, env, leased, "policy", "set", "busy/*", "--mode=correctness")
+}
+
+// An interrupted backup leaves no file behind.
+func TestInterruptedSnapshot(t *testing.T) {
+	t.Parallel()
+	server, api := single(t)
+	server.stop()
+	dir := t.TempDir()
+	files := func() int {
+		found, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		return len(found)
+	}
+	p := start(t, endpoint(api), leased, "snapshot", "save", filepath.Join(dir, "backup.snap"))
+	eventually(t, func() bool { return files() == 1 }, "for the temporary file")
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 143, p.code())
+	require.Zero(t, files())
 }
 
 // Without a majority, commands say how many members answer and how many are needed.
