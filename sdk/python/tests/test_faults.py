@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant
 from leased._core import Call, Core, KeepAlive, Pause, Wanted
+from leased._transport import Endpoints, Transport
 from leased.errors import from_answer
 
 Exchange = Callable[..., Mapping[str, Any]]
@@ -157,24 +158,34 @@ def test_deadline_counts_from_before_the_request(service: Member, prefix: str) -
             assert lease.remaining < 29.0
 
 
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """A member that cannot reach the leader."""
+@contextlib.contextmanager
+def stub(status: int, text: bytes, leader: str = "") -> Iterator[str]:
+    """Run a member that gives the same answer to all calls."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            """Answer."""
+            self.send_response(status)
+            self.send_header("Leased-Leader", leader)
+            self.end_headers()
+            self.wfile.write(text)
 
-    def do_POST(self) -> None:
-        """Refuse."""
-        self.send_response(503)
-        self.end_headers()
-        self.wfile.write(b'{"code": "not-leader", "message": "no leader"}')
+        def log_message(self, format: str, *args: Any) -> None:
+            """Do not log."""
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Do not log."""
-
-
-def test_member_without_a_leader_is_left(service: Member) -> None:
-    refusing = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    threading.Thread(target=refusing.serve_forever, daemon=True).start()
-    members = [f"http://127.0.0.1:{refusing.server_port}", service.url]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status, text", [(503, b'{"code": "not-leader", "message": "no leader"}'),
+                                          (500, b'{"code": "internal"}'), (500, b""), (502, b"<html>")])
+def test_member_that_fails_is_left(service: Member, status: int, text: bytes) -> None:
+    with stub(status, text) as failing:
+        members = [failing, service.url]
         with leased.Client(members) as client, client.lock("s/left", wait=60):
             pass
 
@@ -183,8 +194,33 @@ def test_member_without_a_leader_is_left(service: Member) -> None:
                 async with client.lock("s/left", wait=60):
                     pass
         asyncio.run(test())
-    finally:
-        refusing.shutdown()
+
+
+def test_renewal_leaves_a_member_that_is_none() -> None:
+    """A renewal is repeated after an answer that does not come from a member. It goes to another one."""
+    with stub(404, b"<html>") as other, stub(200, b"{}") as member:
+        transport = Transport(Endpoints([other, member]), None, None)
+        with pytest.raises(leased.Invalid, match="not JSON"):
+            transport.call(Call("renew", {"sessionId": "s"}))
+        assert transport.call(Call("renew", {"sessionId": "s"})) == {}
+
+
+def test_unreachable_leader_is_avoided() -> None:
+    """A client does not follow to a leader that it cannot reach, until some time has passed."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with stub(200, b"{}", leader=address) as follower:
+            endpoints = Endpoints([address, follower])
+            transport = Transport(endpoints, None, None)
+            call = Call("renew", {"sessionId": "s"}, 0.3)
+            for _ in range(2):
+                with pytest.raises(leased.Uncertain):
+                    transport.call(call)
+                for _ in range(3):
+                    assert transport.call(call) == {}
+                now = Instant.now()
+                endpoints.failed[endpoints.all[0]] = Instant(now.monotonic - 30.0, now.boottime - 30.0)
+                assert transport.call(call) == {}
 
 
 @pytest.mark.parametrize("prefix", ["aio/", "fast/aio/"])

@@ -1,3 +1,4 @@
+import { Instant } from "./clock.js";
 import { LeasedError, Unavailable, Uncertain, fromAnswer } from "./errors.js";
 
 export type Answer = Readonly<Record<string, unknown>>;
@@ -10,6 +11,8 @@ const untrusted = ["CERT_", "SELF_SIGNED", "UNABLE_TO_", "ERR_TLS_"];
 
 /** Parts of the codes and messages of errors of an address that can never work: a wrong scheme, or a port that fetch refuses. */
 const wrong = ["ERR_SSL_WRONG_VERSION", "ERR_SSL_PACKET_LENGTH", "ERR_SSL_UNSUPPORTED", "ERR_INVALID_URL", "bad port"];
+
+const avoid = 30_000; // milliseconds for which calls do not follow to a leader that has failed
 
 /** Returns the URL of an endpoint, which may lack the scheme and the port. */
 export function address(endpoint: string): string {
@@ -24,6 +27,7 @@ export function address(endpoint: string): string {
 /** Calls the service at one of its members. Calls leave a member that fails for the next one, and a follower for the leader. */
 export class Transport {
   private current = 0;
+  private readonly failed = new Map<string, Instant>(); // when an endpoint has last failed
 
   constructor(
     private readonly endpoints: readonly string[],
@@ -62,10 +66,13 @@ export class Transport {
         }
         return {};
       } catch (error) {
-        if (error instanceof Unavailable) leave(); // such as a member that cannot reach the leader
-        if (error instanceof LeasedError) throw error;
-        if (signal?.aborted) throw signal.reason;
-        leave();
+        const answered = error instanceof LeasedError;
+        if (!answered && signal?.aborted) throw signal.reason;
+        if (!answered || error instanceof Uncertain || !("code" in error.details)) { // it does not answer as a member does
+          this.failed.set(endpoint, new Instant());
+          leave();
+        } else if (error instanceof Unavailable) leave(); // such as a member that cannot reach the leader
+        if (answered) throw error;
         cause = error instanceof Error && error.cause ? error.cause : error;
         if (!matches(cause, [...unsent, ...untrusted, ...wrong])) {
           throw new Uncertain("uncertain", `${endpoint} did not answer: ${String(cause)}`);
@@ -83,10 +90,14 @@ export class Transport {
     throw new Unavailable("unreachable", `no member of the lock service can be reached at ${this.endpoints.join(", ")}: ${String(cause)}`);
   }
 
-  /** Sends the next calls to the leader, if it is one of the endpoints: the member has forwarded this one. */
+  /**
+   * Sends the next calls to the leader, if it is one of the endpoints: the member has forwarded this one. It may reach a
+   * leader for which calls have failed here.
+   */
   private follow(leader: string | null): void {
     const at = this.endpoints.findIndex((endpoint) => endpoint.split("//")[1] === leader);
-    if (at >= 0) this.current = at;
+    const failed = this.failed.get(this.endpoints[at] ?? "");
+    if (at >= 0 && !(failed && failed.elapsed() < avoid)) this.current = at;
   }
 }
 

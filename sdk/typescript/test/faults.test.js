@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 import { LeaseLost, LeasedError, LockManager, Unavailable, Uncertain } from "../dist/index.js";
+import { Transport } from "../dist/transport.js";
 import { eventually, startMember } from "./service.js";
 
 let service;
@@ -261,14 +262,41 @@ test("a wall clock that runs ahead ends a lease early", async (t) => {
   await locks.close();
 });
 
-test("a member without a leader is left", async () => {
-  const refusing = createServer((_, res) => res.writeHead(503).end('{"code": "not-leader", "message": "no leader"}'));
-  const port = await new Promise((resolve) => refusing.listen(0, "127.0.0.1", () => resolve(refusing.address().port)));
-  const locks = new LockManager([`http://127.0.0.1:${port}`, service.url]);
-  await locks.request("s/left", { wait: 60_000 }, () => undefined);
-  await locks.close();
-  refusing.close();
-  refusing.closeAllConnections();
+const failures = [[503, '{"code": "not-leader", "message": "no leader"}'], [500, '{"code": "internal"}'], [500, ""], [502, "<html>"]];
+for (const [status, text] of failures) {
+  test(`a member that fails is left: ${status} ${text}`, async () => {
+    const failing = createServer((_, res) => res.writeHead(status).end(text));
+    const port = await new Promise((resolve) => failing.listen(0, "127.0.0.1", () => resolve(failing.address().port)));
+    const locks = new LockManager([`http://127.0.0.1:${port}`, service.url]);
+    await locks.request("s/left", { wait: 60_000 }, () => undefined);
+    await locks.close();
+    failing.close();
+    failing.closeAllConnections();
+  });
+}
+
+test("a renewal leaves an address that is no member", async () => {
+  const answer = async (url) => (url.includes("other") ? new Response("<html>", { status: 404 }) : new Response("{}"));
+  const transport = new Transport(["http://other:1", "http://member:1"], {}, answer);
+  await assert.rejects(transport.call("renew", { sessionId: "s" }, 1000), /not JSON/);
+  assert.deepEqual(await transport.call("renew", { sessionId: "s" }, 1000), {});
+});
+
+test("a client does not follow to a leader that it cannot reach, until some time has passed", async () => {
+  const called = [];
+  const answer = async (url, { signal }) => {
+    called.push(new URL(url).hostname);
+    return url.includes("silent") ? hangs(signal) : new Response("{}", { headers: { "Leased-Leader": "silent:1" } });
+  };
+  const transport = new Transport(["http://silent:1", "http://follower:1"], {}, answer);
+  for (let round = 0; round < 2; round++) {
+    await assert.rejects(transport.call("renew", { sessionId: "s" }, 50), Uncertain);
+    for (let i = 0; i < 3; i++) await transport.call("renew", { sessionId: "s" }, 50);
+    transport.failed.set("http://silent:1", { elapsed: () => 30_000 });
+    await transport.call("renew", { sessionId: "s" }, 50);
+  }
+  const round = ["silent", "follower", "follower", "follower", "follower"];
+  assert.deepEqual(called, [...round, ...round]);
 });
 
 test("an address that is no member is refused at once", async () => {

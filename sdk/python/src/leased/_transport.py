@@ -17,6 +17,7 @@ from ._core import Answer, Call
 from .errors import Invalid, LeasedError, Unavailable, Uncertain, from_answer
 
 CONNECT_LIMIT = 3.0  # seconds
+AVOID = 30.0  # seconds for which calls do not follow to a leader that has failed
 LEADER = "Leased-Leader"  # the header of an answer with the address of the leader
 
 
@@ -42,6 +43,7 @@ class Endpoints:
         if not self.all:
             raise Invalid("a client needs the address of at least one member")
         self.current = 0
+        self.failed: dict[Endpoint, Instant] = {}  # when a member has last failed
 
     def get(self) -> Endpoint:
         """Return the member to call."""
@@ -53,17 +55,29 @@ class Endpoints:
         if self.all[current % len(self.all)] is endpoint:
             self.current = current + 1
 
+    def fail(self, endpoint: Endpoint) -> None:
+        """Leave a member that cannot be reached, or does not answer as a member does, and do not follow to it soon."""
+        self.failed[endpoint] = Instant.now()
+        self.leave(endpoint)
+
+    def follow(self, leader: str | None) -> None:
+        """Call the leader next, unless it has failed: a member that forwards to it may reach it nevertheless."""
+        for i, member in enumerate(self.all):
+            failed = self.failed.get(member)
+            if member.address == leader and (failed is None or failed.elapsed() >= AVOID):
+                self.current = i
+
     def answered(self, endpoint: Endpoint, call: Call, status: int, text: bytes, leader: str | None) -> Answer:
         """Return an answer, or raise the exception of a failed call."""
         answer = decode(status, text)
         if isinstance(answer, Unavailable):  # such as a member that cannot reach the leader
             self.leave(endpoint)
+        elif isinstance(answer, LeasedError) and (isinstance(answer, Uncertain) or "code" not in answer.details):
+            self.fail(endpoint)
         if isinstance(answer, LeasedError):
             raise answer
         if "sessionId" in call.body and leader != endpoint.address:  # the member has forwarded it
-            for i, member in enumerate(self.all):
-                if member.address == leader:
-                    self.current = i
+            self.follow(leader)
         return answer
 
     def unreachable(self, cause: BaseException | None) -> LeasedError:
@@ -101,7 +115,7 @@ class Transport:
             except OSError as error:
                 _check_ours(error, began, min(call.limit, CONNECT_LIMIT))
                 cause = error
-                self.endpoints.leave(endpoint)
+                self.endpoints.fail(endpoint)
                 continue
             return (self._exchange if call.each is None else self._stream)(endpoint, connection, call)
         raise self.endpoints.unreachable(cause)
@@ -139,7 +153,7 @@ class Transport:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             _check_ours(error, began, call.limit)
-            self.endpoints.leave(endpoint)
+            self.endpoints.fail(endpoint)
             raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
         except BaseException:
             connection.close()

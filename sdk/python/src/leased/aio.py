@@ -221,10 +221,10 @@ class Client:
                     return await _apart((self._exchange if call.each is None else self._stream)(endpoint, call))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 cause = error
-                self._endpoints.leave(endpoint)
+                self._endpoints.fail(endpoint)
                 continue
             except (httpx.HTTPError, TimeoutError) as error:
-                self._endpoints.leave(endpoint)
+                self._endpoints.fail(endpoint)
                 raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
         raise self._endpoints.unreachable(cause)
 
