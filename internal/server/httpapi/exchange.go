@@ -174,10 +174,11 @@ func (x *exchange) orForward(ctx context.Context, c *forwardable) error {
 	clock := x.Chain.Router.Clock
 	for limit := clock.Now().Add(routing.LeaderTimeout); ; {
 		leader, waitErr := x.Chain.Router.AwaitLeader(ctx)
-		switch {
-		case waitErr != nil:
+		if waitErr != nil {
 			return waitErr
-		case leader == x.Chain.Router.Address: // this member leads now
+		}
+		x.w.Header().Set(LeaderHeader, leader) // another member may have led when the call arrived
+		if leader == x.Chain.Router.Address {  // this member leads now
 			return c.run()
 		}
 		failed := c.forward(leader)

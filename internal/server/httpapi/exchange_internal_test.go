@@ -48,6 +48,7 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 	t.Parallel()
 	h := newFollower(t)
 	invalid := fmt.Errorf("%w: nonce", engine.ErrInvalid)
+	const former = "127.0.0.1:3" // the leader when the call arrived
 	for name, c := range map[string]struct {
 		leaderOnly, sent bool  // sent by another member
 		here             error // of the call on this member
@@ -66,7 +67,8 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 			answers: []error{routing.ErrNotReached, wire.ErrNotLeader, nil}, runs: 1, forwards: 3, want: wire.ErrNotLeader},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exchange{Handler: h, r: httptest.NewRequest("POST", "/v1/acquire", nil)}
+			x := &exchange{Handler: h, r: httptest.NewRequest("POST", "/v1/acquire", nil), w: httptest.NewRecorder()}
+			x.w.Header().Set(LeaderHeader, former)
 			if c.sent {
 				x.r.Header.Set(forwardedHeader, "n9")
 			}
@@ -81,6 +83,11 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 				}})
 			require.ErrorIs(t, err, c.want)
 			require.Equal(t, []int{c.runs, c.forwards}, []int{runs, forwards})
+			named := former
+			if forwards > 0 {
+				named = "127.0.0.1:1"
+			}
+			require.Equal(t, named, x.w.Header().Get(LeaderHeader), "a client follows this header")
 			require.Equal(t, c.forwards > 0 && c.answers[len(c.answers)-1] == nil, x.forwarded)
 		})
 	}
