@@ -18,7 +18,7 @@ import leased
 import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant
-from leased._core import Call, Core, KeepAlive, Pause, Wanted
+from leased._core import Call, Core, Ending, KeepAlive, Pause, Wanted
 from leased._transport import Endpoints, Transport
 from leased.errors import from_answer
 
@@ -449,3 +449,144 @@ def test_unused_grant_is_not_used_again(service: Member, other: leased.Client) -
         assert [holder["token"] for holder in other.inspect("fast/unused")["holders"]] == [lease.token]
         free.join()
         lease.release()
+
+
+def held_by(lock: Mapping[str, Any]) -> list[str]:
+    """Return the holders of a lock."""
+    return [str(holder.get("holder", "")) for holder in lock.get("holders") or []]
+
+
+def test_close_repeats_its_calls(service: Member, other: leased.Client) -> None:
+    """A client that is closed releases everything, also what it could not release before, and if calls fail."""
+    names = ["s/ends", "fast/ends", "fast/abandoned"]
+    failed: list[str] = []
+
+    def fail(method: str, body: Mapping[str, Any]) -> None:
+        if method in ("release", "close-session") and failed.count(method) < 4:
+            failed.append(method)
+            raise leased.LimitExceeded("not now")
+
+    client = leased.Client(service.url, ttl=30.0)
+    leases = [client.lock(name).acquire() for name in names]
+    intercept(client, fail)
+    with pytest.raises(leased.LimitExceeded):
+        leases[2].release()
+    client.close()
+    assert [held_by(other.inspect(name)) for name in names] == [[], [], []]
+
+    async def test() -> None:
+        failed.clear()
+        client = leased.aio.Client(service.url, ttl=30.0)
+        leases = [await client.lock(name).acquire() for name in names]
+        call = client._exchange
+
+        async def exchange(endpoint: Any, step: Call) -> Mapping[str, Any]:
+            fail(step.method, step.body)
+            return await call(endpoint, step)
+
+        client._exchange = exchange  # type: ignore[assignment]
+        with pytest.raises(leased.LimitExceeded):
+            await leases[2].release()
+        await asyncio.sleep(0.1)  # it is repeated in the background
+        await client.close()
+        assert client._http.is_closed
+    asyncio.run(asyncio.wait_for(test(), 240))
+    assert [held_by(other.inspect(name)) for name in names] == [[], [], []]
+
+
+def test_close_ends() -> None:
+    """The calls of a close are repeated for a limited time, whatever the TTL."""
+    core = Core("h", 3600.0, lambda grant: None, lambda: None)
+    kept = KeepAlive({"sessionId": "s"}, 3600.0, Instant.now())
+    core.kept.add(kept)
+    [steps] = core.close()
+    assert isinstance(call := next(steps), Call) and call.limit <= 4
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    again = next(steps)
+    assert isinstance(again, Call) and again.body == call.body
+    [late] = [core._discard(Ending(kept, call), Instant(0.0, 0.0))]
+    next(late)
+    with pytest.raises(StopIteration):
+        late.throw(leased.Uncertain("no answer"))
+
+
+def test_grant_after_the_close(service: Member, other: leased.Client) -> None:
+    """A lease in efficiency mode that is granted while its client is closed is released."""
+    granted, closed = threading.Event(), threading.Event()
+    client = leased.Client(service.url, ttl=30.0)
+    call: Exchange = client._transport._exchange
+
+    def exchange(endpoint: Any, connection: Any, step: Call) -> Mapping[str, Any]:
+        answer = call(endpoint, connection, step)
+        if step.method == "acquire" and "attempt" in step.body:
+            granted.set()
+            closed.wait(60)
+        return answer
+
+    client._transport._exchange = exchange  # type: ignore[assignment]
+    failed: list[Exception] = []
+
+    def acquire() -> None:
+        try:
+            client.lock("fast/late").acquire()
+        except leased.LeasedError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    assert granted.wait(60)
+    client.close()
+    closed.set()
+    thread.join(60)
+    assert failed and held_by(other.inspect("fast/late")) == []
+
+    async def test() -> None:
+        granted, closed = asyncio.Event(), asyncio.Event()
+        client = leased.aio.Client(service.url, ttl=30.0)
+        call = client._exchange
+
+        async def exchange(endpoint: Any, step: Call) -> Mapping[str, Any]:
+            answer = await call(endpoint, step)
+            if step.method == "acquire" and "attempt" in step.body:
+                granted.set()
+                await closed.wait()
+            return answer
+
+        client._exchange = exchange  # type: ignore[assignment]
+        task = asyncio.create_task(client.lock("fast/late").acquire())
+        await granted.wait()
+        await client.close()
+        closed.set()
+        with pytest.raises(leased.LeasedError):
+            await task
+        assert client._http.is_closed
+    asyncio.run(asyncio.wait_for(test(), 240))
+    assert held_by(other.inspect("fast/late")) == []
+
+
+@pytest.mark.parametrize("prefix", ["strong/", "fast/"])
+def test_release_does_not_wait_for_the_service(service: Member, other: leased.Client, prefix: str,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that the service does not serve ends soon, and goes on in the background."""
+    monkeypatch.setattr("leased._core.REPEAT", 0.5)
+    away = True
+
+    def fail(method: str, body: Mapping[str, Any]) -> None:
+        if method == "release" and away:
+            raise leased.Unavailable("not now")
+
+    with leased.Client(service.url, ttl=30.0) as client:
+        lease = client.lock(prefix + "away").acquire()
+        intercept(client, fail)
+        began = time.monotonic()
+        with pytest.raises(leased.Unavailable):
+            lease.release()
+        assert time.monotonic() - began < 20
+        assert held_by(other.inspect(prefix + "away"))
+        away = False
+        eventually("the release", lambda: not held_by(other.inspect(prefix + "away")), 9)
+
+
+def test_one_silent_member_leaves_time_for_another() -> None:
+    """However long the TTL is, a member that does not answer is left soon."""
+    assert KeepAlive({}, 3600.0, Instant.now()).limit() <= 4

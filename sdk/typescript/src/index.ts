@@ -45,7 +45,7 @@ export interface RequestOptions {
 
 const answerTime = 4000; // milliseconds until another member is asked; a member waits 3000 for a leader
 const waitTime = 10_000; // milliseconds for which one member is asked to wait
-const retryTimeout = 5000; // milliseconds after its wait for which an acquire repeats failed calls
+const retryTimeout = 5000; // milliseconds for which a read, a release or a close is repeated, and an acquire beyond its wait
 const forever = 3_600_000; // the longest wait of one call
 const drift = 0.01; // of the TTL: clocks may run at slightly different rates
 const knownModes = 10_000; // locks whose mode is remembered
@@ -88,7 +88,7 @@ class KeepAlive {
 
   /** How long one member may take to answer before another one is asked. */
   limit(): number {
-    return Math.max(1000, this.ttl / 3);
+    return Math.max(1000, Math.min(this.ttl / 3, answerTime));
   }
 }
 
@@ -149,7 +149,7 @@ export class Lease implements AsyncDisposable {
     await this.locks.describe(this, metadata);
   }
 
-  /** Releases the lock. Releasing twice has no effect. */
+  /** Releases the lock. Releasing twice has no effect. If the service does not answer, the release goes on in the background. */
   async release(): Promise<void> {
     await this.locks.release(this);
   }
@@ -176,7 +176,8 @@ export class LockManager implements AsyncDisposable {
   private readonly kept = new Set<KeepAlive>();
   private readonly modes = new Map<string, string>();
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private closed = false;
+  private readonly endings = new Set<Promise<void>>(); // calls that end something
+  private closed: Instant | undefined;
 
   constructor(endpoints: string | readonly string[] = "http://127.0.0.1:7420", options: ClientOptions = {}) {
     const urls = typeof endpoints === "string" ? [endpoints] : endpoints;
@@ -316,9 +317,9 @@ export class LockManager implements AsyncDisposable {
     return (await this.repeat("inspect", { resource: name }, retryTimeout, answerTime))["lock"] as Answer;
   }
 
-  /** Releases everything. */
+  /** Releases everything. It takes some seconds at most. */
   async close(): Promise<void> {
-    this.closed = true;
+    this.closed ??= new Instant();
     clearTimeout(this.timer);
     const kept = [...this.kept];
     this.kept.clear();
@@ -327,7 +328,10 @@ export class LockManager implements AsyncDisposable {
       k.watch?.abort();
       for (const lease of k.leases) lease.end(new LeaseLost("lost", "the client is closed"));
     }
-    await Promise.all(kept.map((k) => this.discard(ending(k))));
+    for (const k of kept) this.discard(ending(k));
+    const running = setInterval(() => undefined, notice); // the pauses between calls do not keep the process running
+    await Promise.all(this.endings);
+    clearInterval(running);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -347,10 +351,10 @@ export class LockManager implements AsyncDisposable {
     lease.end(new LeaseLost("released", "the lease is released"));
     this.leave(lease);
     try {
-      await this.repeat("release", lease.body, left, lease.kept.limit());
+      await this.repeat("release", lease.body, Math.min(left, retryTimeout), lease.kept.limit());
     } catch (error) {
       if (error instanceof LeaseLost) return;
-      void this.discard({ kept: lease.kept, method: "release", body: lease.body }); // the session would keep it
+      this.discard({ kept: lease.kept, method: "release", body: lease.body }); // the session would keep it
       throw error;
     }
   }
@@ -395,7 +399,7 @@ export class LockManager implements AsyncDisposable {
       throw error instanceof Uncertain ? new Unavailable("unavailable", error.message, error.hint) : error;
     });
     const session = new KeepAlive({ sessionId: String(answer["sessionId"]) }, parseDuration(String(answer["ttl"])), sent);
-    if (this.closed) void this.discard(ending(session));
+    if (this.closed) this.discard(ending(session));
     this.checkOpen();
     this.sessions.set(ttl, session);
     this.kept.add(session);
@@ -424,7 +428,7 @@ export class LockManager implements AsyncDisposable {
         throw new LeaseLost("expired", `the lease of ${lease.name} ended before its grant arrived`, "if the service is slow, use a longer TTL");
       }
     } catch (error) {
-      void this.discard({ kept, method: "release", body });
+      this.discard({ kept, method: "release", body });
       throw error;
     }
     kept.leases.add(lease);
@@ -435,7 +439,7 @@ export class LockManager implements AsyncDisposable {
   }
 
   private unwant(session: KeepAlive, nonce: number): void {
-    void this.discard({ kept: session, method: "release", body: { ...session.name, nonce } });
+    this.discard({ kept: session, method: "release", body: { ...session.name, nonce } });
   }
 
   private leave(lease: Lease): void {
@@ -474,7 +478,7 @@ export class LockManager implements AsyncDisposable {
       if (k.left() <= 0 || idle) {
         this.kept.delete(k);
         k.watch?.abort();
-        void this.discard(ending(k)); // a late renewal may have kept it
+        this.discard(ending(k)); // a late renewal may have kept it
         for (const lease of k.leases) lease.end(expired(lease));
       } else if (!k.busy && k.due() <= 0) {
         void this.renew(k);
@@ -483,15 +487,23 @@ export class LockManager implements AsyncDisposable {
     this.schedule();
   }
 
-  /** Repeats a call that ends something, until it is served or what it ends has expired. */
-  private async discard({ kept, method, body }: Ending): Promise<void> {
+  /** Ends something in the background. */
+  private discard(ending: Ending): void {
+    const ended: Promise<void> = this.repeatEnding(ending).finally(() => this.endings.delete(ended));
+    this.endings.add(ended);
+  }
+
+  /** Repeats a call that ends something, until it is served or what it ends has expired, but after a close not for long. */
+  private async repeatEnding({ kept, method, body }: Ending): Promise<void> {
     const began = new Instant();
     for (let failures = 1; ; failures++) {
       try {
-        await this.transport.call(method, body, 5000);
+        await this.transport.call(method, body, kept.limit());
         return;
       } catch (error) {
-        if (error instanceof LeaseLost || this.closed || (!this.kept.has(kept) && began.elapsed() > kept.ttl)) return;
+        const closed = this.closed && Math.min(this.closed.elapsed(), began.elapsed());
+        const over = closed === undefined ? !this.kept.has(kept) && began.elapsed() > kept.ttl : closed > Math.min(kept.ttl, retryTimeout);
+        if (error instanceof LeaseLost || over) return;
       }
       await pause(backoff(failures), undefined, true);
     }

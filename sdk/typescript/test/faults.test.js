@@ -376,3 +376,58 @@ test("an attempt that a member answers with an error is not repeated", async () 
   await lease.release();
   await locks.close();
 });
+
+test("close releases everything, also what could not be released before, and if calls fail", async () => {
+  const names = ["s/ends", "fast/ends", "fast/abandoned"];
+  const failed = [];
+  const locks = intercepted((method) => {
+    if (!on || !["release", "close-session"].includes(method) || failed.filter((name) => name === method).length > 3) return undefined;
+    failed.push(method);
+    return refusal("limit", 503);
+  }, { ttl: 30_000 });
+  let on = false;
+  const leases = await Promise.all(names.map((name) => locks.acquire(name, { wait: 20_000 })));
+  on = true;
+  await assert.rejects(leases[2].release(), (error) => error.code === "limit");
+  await locks.close();
+  for (const name of names) assert.deepEqual((await others.query(name)).holders, [], name);
+});
+
+test("close ends soon while the service is away, and the process waits for it", async () => {
+  const code = `import { LockManager } from "./dist/index.js";
+    let away = false;
+    const locks = new LockManager("${service.url}", { ttl: 30_000, fetch: (...args) => away ? Promise.reject(new TypeError("away")) : fetch(...args) });
+    const lease = await locks.acquire("fast/soon", { wait: 20_000 });
+    away = true;
+    await locks.close();
+    process.exit(7);`;
+  const began = performance.now();
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], { cwd: fileURLToPath(new URL("..", import.meta.url)), stdio: "inherit" });
+  assert.deepEqual(await once(child, "exit"), [7, null]);
+  assert.ok(performance.now() - began > 4000 && performance.now() - began < 25_000);
+});
+
+for (const prefix of ["strong/", "fast/"]) {
+  test(`${prefix}: a release that the service does not serve ends soon, and goes on in the background`, async () => {
+    let away = false;
+    const locks = intercepted((method) => (away && method === "release" ? refusal("unavailable", 503) : undefined), { ttl: 30_000 });
+    const lease = await locks.acquire(`${prefix}away`, { wait: 20_000 });
+    away = true;
+    const began = performance.now();
+    await assert.rejects(lease.release(), Unavailable);
+    assert.ok(performance.now() - began < 20_000);
+    away = false;
+    await eventually("the release", async () => (await others.query(`${prefix}away`)).holders.length === 0);
+    assert.ok(performance.now() - began < 29_000);
+    await locks.close();
+  });
+}
+
+test("however long the TTL is, a member that does not answer is left soon", async () => {
+  const limits = [];
+  const locks = intercepted((method, _, signal) => (method === "release" && limits.length === 0 ? (limits.push(performance.now()), hangs(signal)) : undefined), { ttl: 3_600_000 });
+  const lease = await locks.acquire("s/long");
+  await lease.release();
+  assert.ok(performance.now() - limits[0] < 60_000);
+  await locks.close();
+});

@@ -73,7 +73,7 @@ class Lease(Fenced):
         self._client._run(self._client._core.describe(self._grant, metadata))
 
     def release(self) -> None:
-        """Release the lock. Releasing twice has no effect."""
+        """Release the lock. Releasing twice has no effect. If no member serves it, it goes on in the background."""
         self._client._run(self._client._core.release(self._grant))
 
     def __enter__(self) -> Lease:
@@ -220,7 +220,7 @@ class Client:
         self._run(self._core.repeat(Call("break", {"resource": name, "token": token})))
 
     def close(self) -> None:
-        """Release all leases and end the thread."""
+        """Release all leases and end the thread. What is granted meanwhile is released, too."""
         ends = [self._spawn(steps) for steps in self._core.close()]
         self._wake.set()
         thread = self._thread

@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ._clock import Instant, format_duration, parse_duration
@@ -24,7 +24,7 @@ Answer = Mapping[str, Any]
 
 ANSWER = 4.0  # seconds until another member is asked; a member waits three for a leader
 WAIT = 10.0  # seconds for which one member is asked to wait
-REPEAT = 5.0  # seconds for which a read is repeated, and an acquire beyond its wait if the service does not serve it
+REPEAT = 5.0  # seconds for which a read, a release or a close is repeated, and an acquire beyond its wait
 FOREVER = 3600.0  # the longest wait of one call
 DRIFT = 0.01  # of the TTL: clocks may run at slightly different rates
 KNOWN_MODES = 10_000  # locks whose mode is remembered
@@ -80,11 +80,19 @@ class KeepAlive:
 
     def limit(self) -> float:
         """Return how long one member may take to answer before another one is asked."""
-        return max(1.0, self.ttl / 3)
+        return max(1.0, min(self.ttl / 3, ANSWER))
 
     def end(self) -> Call:
         """Return the call that ends it."""
-        return Call("close-session" if "sessionId" in self.name else "release", self.name, 5.0)
+        return Call("close-session" if "sessionId" in self.name else "release", self.name, self.limit())
+
+
+@dataclass(eq=False)
+class Ending:
+    """A call that ends something."""
+
+    kept: KeepAlive
+    call: Call
 
 
 @dataclass(eq=False)
@@ -186,7 +194,8 @@ class Core:
         self.closed = False
         self.sessions: dict[float, KeepAlive] = {}  # for new leases, by the TTL that was asked for
         self.kept: set[KeepAlive] = set()
-        self.unwanted: list[tuple[KeepAlive, Call]] = []
+        self.endings: set[Ending] = set()  # that are not served yet
+        self.unwanted: list[Ending] = []  # those of them that nothing runs yet
         self.modes: dict[str, str] = {}
 
     def acquire(self, wanted: Wanted) -> Steps[Grant]:
@@ -257,19 +266,19 @@ class Core:
                 if answered and not silent:
                     attempt = secrets.token_hex(16)
                 if wanted.rest(began, ttl) < 0:
-                    self._unwant(session if doubt else None, nonce)
+                    yield from self._give_up(session if doubt else None, nonce)
                     raise
             except LeasedError:  # the service refused this copy of the attempt
-                self._unwant(session if doubt else None, nonce)
+                yield from self._give_up(session if doubt else None, nonce)
                 raise
             except BaseException:  # the caller does not wait any more
-                self._unwant(session, nonce)
+                yield from self._give_up(session, nonce)
                 raise
             switched = None
             try:
                 yield _pause(failures)
             except BaseException:
-                self._unwant(session, nonce)
+                yield from self._give_up(session, nonce)
                 raise
 
     def _check_open(self) -> None:
@@ -304,12 +313,14 @@ class Core:
             session = self.sessions.get(ttl)
             if session is None or session.left() <= 0:
                 session = opened
-            if session is not opened or self.closed:  # another thread was first
-                self.unwanted.append((opened, opened.end()))
-            else:
+            used = session is opened and not self.closed
+            if used:
                 self.sessions[ttl] = opened
                 self.kept.add(opened)
-        self.wake()
+        if used:
+            self.wake()
+        else:  # another thread was first
+            yield from self._unwant(opened, opened.end())
         self._check_open()
         return session
 
@@ -348,16 +359,14 @@ class Core:
                 kept.grants.add(grant)
                 self.kept.add(kept)
         except BaseException:
-            with self.lock:
-                self.unwanted.append((kept, Call("release", name, 5.0)))
-            self.wake()
+            yield from self._unwant(kept, Call("release", name, kept.limit()))
             raise
         if session is None:
             self.wake()
         return grant
 
     def release(self, grant: Grant) -> Steps[None]:
-        """Release a lease. It is not used any more even if the call fails."""
+        """Release a lease. It is not used any more even if the call fails, and then is released in the background."""
         with self.lock:
             if grant.ended is not None:
                 return
@@ -367,13 +376,11 @@ class Core:
             self._leave(grant)
         call = Call("release", grant.name, grant.kept.limit())
         try:
-            yield from self.repeat(call, left)
+            yield from self.repeat(call, min(left, REPEAT))
         except LeaseLost:
             pass
         except BaseException:  # the session would keep it
-            with self.lock:
-                self.unwanted.append((grant.kept, call))
-            self.wake()
+            yield from self._unwant(grant.kept, call)
             raise
 
     def describe(self, grant: Grant, metadata: Mapping[str, str]) -> Steps[None]:
@@ -400,12 +407,26 @@ class Core:
                     raise
             yield _pause(failures)
 
-    def _unwant(self, session: KeepAlive | None, nonce: int) -> None:
-        """Have an attempt released in the background."""
+    def _give_up(self, session: KeepAlive | None, nonce: int) -> Steps[None]:
+        """Have an attempt released."""
         if session is not None:
-            with self.lock:
-                self.unwanted.append((session, Call("release", _attempt(session, nonce), 5.0)))
+            yield from self._unwant(session, Call("release", _attempt(session, nonce), session.limit()))
+
+    def _unwant(self, kept: KeepAlive, call: Call) -> Steps[None]:
+        """Have something ended in the background. After a close nothing runs there: then end it now."""
+        ending = Ending(kept, call)
+        with self.lock:
+            closed = Instant.now() if self.closed else None
+            if closed is None:
+                self._end_later(ending)
+        if closed is None:
             self.wake()
+        else:
+            yield from self._discard(ending, closed)
+
+    def _end_later(self, ending: Ending) -> None:
+        self.endings.add(ending)
+        self.unwanted.append(ending)
 
     def step(self) -> tuple[list[Steps[None]], list[Steps[None]], float]:
         """End what has expired. Return what is to be done now, what to watch, and the seconds until the next step.
@@ -424,7 +445,7 @@ class Core:
                 idle = not kept.grants and kept not in current
                 if kept.left() <= 0 or idle:
                     self.kept.discard(kept)
-                    self.unwanted.append((kept, kept.end()))  # a late renewal may have kept it
+                    self._end_later(Ending(kept, kept.end()))  # a late renewal may have kept it
                     expired += kept.grants
                     continue
                 if kept.grants and "sessionId" in kept.name and not kept.watched:
@@ -437,7 +458,7 @@ class Core:
                     else:
                         pause = min(pause, kept.due())
                 pause = min(pause, kept.left(), NOTICE)
-            todo += [self._discard(kept, call) for kept, call in self.unwanted]
+            todo += [self._discard(ending) for ending in self.unwanted]
             self.unwanted = []
         for grant in expired:
             grant.end(_expired(grant))
@@ -518,33 +539,46 @@ class Core:
         for grant in grants:
             grant.end(cause)
 
-    def _discard(self, kept: KeepAlive, call: Call) -> Steps[None]:
-        """Repeat a call that ends something, until it is served or what it ends has expired."""
-        began = Instant.now()
+    def _discard(self, ending: Ending, closed: Instant | None = None) -> Steps[None]:
+        """Repeat a call that ends something, until it is served or what it ends has expired.
+
+        After a close it is repeated for REPEAT at most. A call that began before the close is not repeated: close has
+        begun it again.
+        """
+        began, call = closed or Instant.now(), ending.call
+        limit = ending.kept.ttl if closed is None else min(ending.kept.ttl, REPEAT)
         failures = 0
-        while True:
-            try:
-                yield call
-                return
-            except LeaseLost:
-                return
-            except LeasedError:
-                failures += 1
-            if self.closed or kept not in self.kept and began.elapsed() > kept.ttl:
-                return
-            yield _pause(failures)
+        try:
+            while True:
+                if closed is not None:
+                    call = replace(ending.call, limit=max(1.0, min(ending.call.limit, limit - closed.elapsed())))
+                try:
+                    yield call
+                    return
+                except LeaseLost:
+                    return
+                except LeasedError:
+                    failures += 1
+                over = ending.kept not in self.kept and began.elapsed() > limit
+                if over or self.closed and closed is None:
+                    return
+                yield _pause(failures)
+        finally:
+            self.endings.discard(ending)
 
     def close(self) -> list[Steps[None]]:
         """End everything. Return the calls for it, to be run concurrently."""
+        now = Instant.now()
         with self.lock:
             self.closed = True
-            kept, self.kept, self.sessions = list(self.kept), set(), {}
-            unwanted = [call for known, call in self.unwanted if known not in kept]
+            kept, self.kept, self.sessions = self.kept, set(), {}
+            ends = [Ending(known, known.end()) for known in kept]
+            ends += [ending for ending in self.endings if ending.kept not in kept]
+            self.unwanted = []
         for known in kept:
             for grant in known.grants:
                 grant.end(LeaseLost("the client is closed"))
-        return [self._discard(known, known.end()) for known in kept] + [
-            self._discard(KeepAlive({}, 0.0, Instant.now()), call) for call in unwanted]
+        return [self._discard(ending, now) for ending in ends]
 
     def forget(self) -> None:
         """Forget everything without a call, in a forked process: the leases belong to the parent."""
@@ -552,7 +586,7 @@ class Core:
         for kept in self.kept:
             for grant in kept.grants:
                 grant.end(LeaseLost("the lease belongs to the parent process"))
-        self.kept, self.sessions, self.unwanted = set(), {}, []
+        self.kept, self.sessions, self.endings, self.unwanted = set(), {}, set(), []
 
 
 def _attempt(session: KeepAlive, nonce: int) -> Mapping[str, Any]:

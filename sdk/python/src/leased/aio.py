@@ -12,7 +12,7 @@ import contextlib
 import functools
 import inspect
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -124,6 +124,7 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._users = 0  # of the connections
         _clients.add(self)
 
     def lock(self, names: Names, *, wait: float | None = None, ttl: float | None = None, shared: bool = False,
@@ -181,15 +182,15 @@ class Client:
         await self._run(self._core.repeat(Call("break", {"resource": name, "token": token})))
 
     async def close(self) -> None:
-        """Release all leases and end the task."""
+        """Release all leases and end the task. A lease that is granted meanwhile is released, too."""
         self._check_loop()
-        ends = self._core.close()
-        if self._task is not None:
-            self._task.cancel()
-        for call in self._calls:
-            call.cancel()
-        await asyncio.gather(*(self._run(steps) for steps in ends), return_exceptions=True)
-        await self._http.aclose()
+        async with self._connected():
+            ends = self._core.close()
+            if self._task is not None:
+                self._task.cancel()
+            for call in self._calls:
+                call.cancel()
+            await asyncio.gather(*(self._run(steps) for steps in ends), return_exceptions=True)
 
     async def __aenter__(self) -> Client:
         return self
@@ -250,8 +251,23 @@ class Client:
     def _answered(self, endpoint: Endpoint, call: Call, response: httpx.Response, text: bytes) -> Answer:
         return self._endpoints.answered(endpoint, call, response.status_code, text, response.headers.get(LEADER))
 
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[None]:
+        """Keep the connections open, after a close too: what is granted then must be released."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._core.closed and self._users == 0:
+                await self._http.aclose()
+
     async def _run(self, steps: Steps[T]) -> T:
         """Run a generator of the core."""
+        async with self._connected():
+            return await self._steps(steps)
+
+    async def _steps(self, steps: Steps[T]) -> T:
         try:
             step = next(steps)
             while True:
