@@ -590,3 +590,21 @@ def test_release_does_not_wait_for_the_service(service: Member, other: leased.Cl
 def test_one_silent_member_leaves_time_for_another() -> None:
     """However long the TTL is, a member that does not answer is left soon."""
     assert KeepAlive({}, 3600.0, Instant.now()).limit() <= 4
+
+
+def test_session_with_waiters_is_not_idle() -> None:
+    """A session that gets no new leases stays open while acquires wait in it, also between two calls."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    assert isinstance(steps.send({"sessionId": "s", "ttl": "10s"}), Call)
+    [session] = core.kept
+    core._retire(session)  # another acquire found that its lease is lost
+    core.step()
+    assert session in core.kept
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    core.step()
+    assert session in core.kept
+    steps.close()
+    core.step()
+    assert session not in core.kept

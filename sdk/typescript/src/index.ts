@@ -59,7 +59,7 @@ const retryable = (error: unknown): boolean => error instanceof Unavailable || e
 class KeepAlive {
   readonly leases = new Set<Lease>();
   nonce = 0;
-  acquires = 0; // calls under way
+  attempts = 0; // acquires under way
   used = new Instant(); // when the timer last found a lease or a call
   busy = false; // a renewal is under way
   doubt = false; // a lease may be lost: the next renewal shows it
@@ -89,6 +89,24 @@ class KeepAlive {
   /** How long one member may take to answer before another one is asked. */
   limit(): number {
     return Math.max(1000, Math.min(this.ttl / 3, answerTime));
+  }
+}
+
+/** The place of an acquire in a session, which is in use meanwhile, also between two calls. */
+class Place {
+  private session: KeepAlive | undefined;
+
+  /** Takes a place in a session, instead of the place before, and returns its nonce. */
+  enter(session: KeepAlive): number {
+    this.leave();
+    this.session = session;
+    session.attempts++;
+    return ++session.nonce;
+  }
+
+  leave(): void {
+    if (this.session) this.session.attempts--;
+    this.session = undefined;
   }
 }
 
@@ -222,6 +240,15 @@ export class LockManager implements AsyncDisposable {
 
   /** Takes a lock. Release the lease, or declare it with `await using`. */
   async acquire(names: string | readonly string[], options: RequestOptions = {}): Promise<Lease> {
+    const place = new Place();
+    try {
+      return await this.take(names, options, place);
+    } finally {
+      place.leave();
+    }
+  }
+
+  private async take(names: string | readonly string[], options: RequestOptions, place: Place): Promise<Lease> {
     const resources = typeof names === "string" ? [names] : [...new Set(names)].sort();
     const name = resources[0] ?? "";
     const { mode: kind = "exclusive" } = options;
@@ -254,20 +281,19 @@ export class LockManager implements AsyncDisposable {
         if (options.metadata) body["metadata"] = options.metadata;
         if (mode === "correctness") {
           const open = await unless(options.signal, this.session(ttl, rest()));
-          if (open !== session) [session, nonce, doubt] = [open, ++open.nonce, false];
+          if (open !== session) [session, nonce, doubt] = [open, place.enter(open), false];
           Object.assign(body, open.name, { nonce });
         } else {
+          place.leave();
           [session, doubt] = [undefined, false];
           Object.assign(body, { ttl: formatDuration(ttl), attempt });
           left = Math.min(left, waitTime); // it has no place in a queue that a copy could take over
         }
         body["wait"] = formatDuration(left);
         const sent = new Instant();
-        if (session) session.acquires++;
         const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
         named = !session;
-        const call = this.transport.call("acquire", body, time, options.signal);
-        const answer = await call.finally(() => session && session.acquires--);
+        const answer = await this.transport.call("acquire", body, time, options.signal);
         // A grant that is not used is released: a copy would return it.
         [attempt, silent, named] = [randomBytes(16).toString("hex"), false, false];
         return await this.granted(answer, kind, sent, session, nonce);
@@ -467,14 +493,14 @@ export class LockManager implements AsyncDisposable {
   /** Renews leases and ends expired ones. It waits for no call, so no deadline does. */
   private step(): void {
     for (const [ttl, session] of this.sessions) {
-      if (session.leases.size + session.acquires > 0) session.used = new Instant();
+      if (session.leases.size + session.attempts > 0) session.used = new Instant();
       else if (ttl !== this.ttl && session.used.elapsed() > session.ttl) this.sessions.delete(ttl);
     }
     const current = new Set(this.sessions.values());
     for (const k of this.kept) {
       if (k.leases.size === 0) k.watch?.abort(); // an open stream would keep the process running
       else if (k.isSession && !k.watch) void this.watch(k, (k.watch = new AbortController()));
-      const idle = k.leases.size === 0 && !current.has(k);
+      const idle = k.leases.size + k.attempts === 0 && !current.has(k);
       if (k.left() <= 0 || idle) {
         this.kept.delete(k);
         k.watch?.abort();

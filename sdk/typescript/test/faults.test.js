@@ -431,3 +431,38 @@ test("however long the TTL is, a member that does not answer is left soon", asyn
   assert.ok(performance.now() - limits[0] < 60_000);
   await locks.close();
 });
+
+test("a session that gets no new leases stays open while acquires wait in it", async (t) => {
+  const called = [];
+  const locks = intercepted((method) => void called.push(method));
+  const held = await others.acquire("s/waiting");
+  const ended = new AbortController();
+  t.after(async () => (ended.abort(), await held.release(), await locks.close()));
+  const waiter = assert.rejects(locks.acquire("s/waiting", { signal: ended.signal }), { name: "AbortError" });
+  await eventually("the waiter", async () => (await others.query("s/waiting")).waiters?.length === 1);
+  const [session] = locks.kept;
+  locks.retire(session); // another acquire found that its lease is lost
+  locks.step();
+  assert.ok(locks.kept.has(session));
+  ended.abort();
+  await waiter;
+  await eventually("the end of the session", () => called.includes("close-session"));
+});
+
+test("a session is not idle between two calls of an acquire", async () => {
+  let kept;
+  const locks = intercepted((method) => {
+    if (method !== "acquire" || kept) return undefined;
+    const [session] = locks.kept;
+    setTimeout(() => { // the acquire pauses for 20 ms or more
+      locks.retire(session);
+      locks.step();
+      kept.push(locks.kept.has(session));
+    }, 5);
+    kept = [];
+    return refusal("unavailable", 503);
+  });
+  await (await locks.acquire("s/between")).release();
+  assert.deepEqual(kept, [true]);
+  await locks.close();
+});

@@ -64,7 +64,7 @@ class KeepAlive:
     renewed: Instant  # from when the TTL counts: before the request was sent
     grants: set[Grant] = field(default_factory=set)
     nonce: int = 0
-    attempts: set[int] = field(default_factory=set)  # nonces of the calls under way
+    attempts: set[int] = field(default_factory=set)  # nonces of the acquires under way
     used: Instant = field(default_factory=Instant.now)  # when it last had a lease or an attempt
     busy: bool = False  # a renewal is under way
     doubt: bool = False  # a lease may be lost: the next renewal tells
@@ -93,6 +93,27 @@ class Ending:
 
     kept: KeepAlive
     call: Call
+
+
+@dataclass
+class Place:
+    """The place of an acquire in a session, which is in use meanwhile, also between two calls."""
+
+    session: KeepAlive | None = None
+    nonce: int = 0
+
+    def enter(self, session: KeepAlive) -> int:
+        """Take a place in a session, instead of the place before, and return its nonce. The core is locked."""
+        self.leave()
+        session.nonce += 1
+        session.attempts.add(session.nonce)
+        self.session, self.nonce = session, session.nonce
+        return self.nonce
+
+    def leave(self) -> None:
+        """Leave the session."""
+        if self.session is not None:
+            self.session.attempts.discard(self.nonce)
 
 
 @dataclass(eq=False)
@@ -199,6 +220,14 @@ class Core:
         self.modes: dict[str, str] = {}
 
     def acquire(self, wanted: Wanted) -> Steps[Grant]:
+        """Acquire a lease."""
+        place = Place()
+        try:
+            return (yield from self._acquire(wanted, place))
+        finally:
+            place.leave()
+
+    def _acquire(self, wanted: Wanted, place: Place) -> Steps[Grant]:
         """Acquire a lease. An attempt whose answer was lost is repeated under its nonce, or its random name.
 
         A member that answers an attempt in efficiency mode with an error withdraws it, perhaps later. So the next
@@ -221,9 +250,11 @@ class Core:
                 if body["mode"] == "correctness":
                     current = yield from self._session(ttl, wanted.rest(began, ttl))
                     if current is not session:
-                        session, nonce, doubt = current, self._next_nonce(current), False
+                        with self.lock:
+                            session, nonce, doubt = current, place.enter(current), False
                     body["sessionId"], body["nonce"] = session.name["sessionId"], nonce
                 else:
+                    place.leave()
                     session, doubt = None, False
                     body["ttl"], body["attempt"] = format_duration(ttl), attempt
                     left = min(left, WAIT)  # it has no place in a queue that a copy could take over
@@ -231,7 +262,7 @@ class Core:
                 sent = Instant.now()
                 limit = min(min(WAIT, left) + ANSWER, max(1.0, wanted.rest(began, ttl)))
                 named = session is None
-                answer = yield from self._ask(Call("acquire", body, limit), session, nonce)
+                answer = yield Call("acquire", body, limit)
                 # A grant that is not used is released: a copy would return it.
                 attempt, silent, named = secrets.token_hex(16), False, False
                 return (yield from self._granted(answer, sent, session, nonce))
@@ -290,11 +321,6 @@ class Core:
             self.modes = {}
         self.modes[name] = mode
 
-    def _next_nonce(self, session: KeepAlive) -> int:
-        with self.lock:
-            session.nonce += 1
-            return session.nonce
-
     def _session(self, ttl: float, limit: float) -> Steps[KeepAlive]:
         """Return the open session for leases of this TTL."""
         with self.lock:
@@ -323,15 +349,6 @@ class Core:
             yield from self._unwant(opened, opened.end())
         self._check_open()
         return session
-
-    def _ask(self, call: Call, session: KeepAlive | None, nonce: int) -> Steps[Answer]:
-        """Make the call of an attempt. Its session is in use meanwhile."""
-        attempts = session.attempts if session is not None else set()
-        attempts.add(nonce)
-        try:
-            return (yield call)
-        finally:
-            attempts.discard(nonce)
 
     def _retire(self, session: KeepAlive | None) -> None:
         """Do not use a session for new leases."""
@@ -442,7 +459,7 @@ class Core:
             self._retire_idle()
             current = set(self.sessions.values())
             for kept in list(self.kept):
-                idle = not kept.grants and kept not in current
+                idle = not kept.grants and not kept.attempts and kept not in current
                 if kept.left() <= 0 or idle:
                     self.kept.discard(kept)
                     self._end_later(Ending(kept, kept.end()))  # a late renewal may have kept it
