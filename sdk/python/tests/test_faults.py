@@ -7,9 +7,11 @@ import contextlib
 import http.server
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ import pytest
 import leased
 import leased.aio
 from conftest import Member, eventually
-from leased._clock import Instant
+from leased._clock import Instant, suspended_clock
 from leased._core import Call, Core, Ending, KeepAlive, Pause, Wanted
 from leased._transport import Endpoints, Transport
 from leased.errors import from_answer
@@ -608,3 +610,13 @@ def test_session_with_waiters_is_not_idle() -> None:
     steps.close()
     core.step()
     assert session not in core.kept
+
+
+def test_clock_goes_on_while_the_machine_is_suspended() -> None:
+    """The choice of the clock by platform. Other platforms have no such clock, or time.monotonic is one."""
+    assert suspended_clock("linux", SimpleNamespace(CLOCK_MONOTONIC=1, CLOCK_MONOTONIC_RAW=4, CLOCK_BOOTTIME=7)) == 7
+    darwin = SimpleNamespace(CLOCK_MONOTONIC=6, CLOCK_MONOTONIC_RAW=4, CLOCK_UPTIME_RAW=8)
+    assert suspended_clock("darwin", darwin) == 4, "mach_continuous_time"
+    assert suspended_clock("freebsd14", SimpleNamespace(CLOCK_MONOTONIC=4, CLOCK_MONOTONIC_RAW=4)) is None
+    assert suspended_clock("win32", SimpleNamespace()) is None
+    assert suspended_clock(sys.platform, time) is not None or sys.platform not in ("linux", "darwin")

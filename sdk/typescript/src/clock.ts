@@ -1,6 +1,6 @@
 /**
- * A moment on two clocks. No clock in JavaScript is sure to count the time while a machine is suspended, so a
- * holder uses the one that counts more.
+ * A moment on two clocks. On macOS performance.now() counts the time while the machine is suspended, on Linux it does
+ * not, and the wall clock may be set. So a holder uses the one that counts more.
  */
 export class Instant {
   private readonly monotonic = performance.now();

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from dataclasses import dataclass
 
-_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+def suspended_clock(platform: str, clocks: object) -> int | None:
+    """Return the clock that also counts the time for which the machine is suspended, or None if there is no other.
+
+    On macOS it is CLOCK_MONOTONIC_RAW, which is mach_continuous_time; on Linux the clock of this name stops.
+    """
+    return getattr(clocks, "CLOCK_MONOTONIC_RAW" if platform == "darwin" else "CLOCK_BOOTTIME", None)
+
+
+_BOOTTIME = suspended_clock(sys.platform, time)
 
 
 @dataclass(frozen=True)
