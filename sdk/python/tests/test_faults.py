@@ -620,3 +620,19 @@ def test_clock_goes_on_while_the_machine_is_suspended() -> None:
     assert suspended_clock("freebsd14", SimpleNamespace(CLOCK_MONOTONIC=4, CLOCK_MONOTONIC_RAW=4)) is None
     assert suspended_clock("win32", SimpleNamespace()) is None
     assert suspended_clock(sys.platform, time) is not None or sys.platform not in ("linux", "darwin")
+
+
+def test_close_without_threads(service: Member, other: leased.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the exit of the interpreter no threads can be started. A client that is closed then releases everything."""
+    names = ["s/exit", "fast/exit/1", "fast/exit/2"]
+    client = leased.Client(service.url, ttl=30.0)
+    for name in names:
+        client.lock(name).acquire()
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        client.close()
+    assert [held_by(other.inspect(name)) for name in names] == [[], [], []]

@@ -221,7 +221,12 @@ class Client:
 
     def close(self) -> None:
         """Release all leases and end the thread. What is granted meanwhile is released, too."""
-        ends = [self._spawn(steps) for steps in self._core.close()]
+        ends: list[threading.Thread] = []
+        for steps in self._core.close():
+            try:
+                ends.append(self._spawn(steps))
+            except RuntimeError:  # the interpreter exits, or the system has no more threads
+                self._run(steps)
         self._wake.set()
         thread = self._thread
         for ending in [*ends, *([thread] if thread is not None and thread is not threading.current_thread() else [])]:
