@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leased-project/leased/fencing"
@@ -135,12 +136,14 @@ func impossible(err error) bool {
 		refused   *pgconn.PgError
 		noConnect *pgconn.ConnectError
 	)
-	return errors.Is(err, errSilent) || errors.As(err, &refused) && !errors.As(err, &noConnect) &&
-		!disconnects(refused)
+	return errors.Is(err, errPooled) || errors.Is(err, errSilent) ||
+		errors.As(err, &refused) && !errors.As(err, &noConnect) && !disconnects(refused)
 }
 
-// errSilent: a notification that was sent as a test has not arrived.
-var errSilent = errors.New("a test notification did not arrive")
+var (
+	errPooled = errors.New("a pooler gives each transaction another connection to the database")
+	errSilent = errors.New("a test notification did not arrive")
+)
 
 // listen takes a connection and wakes waiters until it fails, or until nobody has waited for
 // some time.
@@ -153,6 +156,9 @@ func (l *listener) listen() error {
 	}
 	conn := pooled.Hijack() // LISTEN belongs to the connection
 	defer conn.Close(context.Background())
+	if err := l.checkSession(limited, conn); err != nil {
+		return err
+	}
 	if _, err := conn.Exec(limited, "LISTEN "+l.name); err != nil {
 		return err
 	}
@@ -183,4 +189,33 @@ func (l *listener) listen() error {
 			return nil
 		}
 	}
+}
+
+// checkSession returns errPooled if other clients use the session of conn between its transactions: they would get the
+// notifications. If one arrives during the server_reset_query of PgBouncer 1.18, the next client of that session gets the
+// answers of other clients.
+func (l *listener) checkSession(ctx context.Context, conn *pgx.Conn) error {
+	session := func(row pgx.Row) (pid uint32, err error) {
+		err = row.Scan(&pid)
+		return pid, err
+	}
+	const query = "SELECT pg_backend_pid()"
+	for range 5 {
+		first, err := session(conn.QueryRow(ctx, query))
+		if err != nil || first == conn.PgConn().PID() { // there is no pooler
+			return err
+		}
+		second, err := session(conn.QueryRow(ctx, query))
+		if err != nil {
+			return err
+		}
+		other, err := session(l.pool.QueryRow(ctx, query))
+		if err != nil {
+			return err
+		}
+		if first != second || second == other {
+			return errPooled
+		}
+	}
+	return nil
 }

@@ -71,6 +71,9 @@ func TestPgBouncer(t *testing.T) {
 			l := testserver.Receive(t, granted)
 			require.True(t, l.Token().Newer(held.Token()))
 			require.NoError(t, l.Release(ctx))
+			if mode == "transaction" {
+				require.Zero(t, listening(t, bouncer.DSN), "other clients would get the notifications")
+			}
 		})
 	}
 }
@@ -109,4 +112,19 @@ func TestPgBouncerLosesTheServer(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrUncertain)
 		require.NotErrorIs(t, err, engine.ErrUnavailable)
 	}
+}
+
+// listening returns the number of channels that the servers of a pooler listen to.
+func listening(t *testing.T, dsn string) (channels int) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dsn+"&default_query_exec_mode=exec&pool_max_conns=10")
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	for range 10 { // all servers of the pooler, by transactions that are open together
+		var n int
+		tx := transaction(t, pool, pgx.ReadCommitted)
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_listening_channels()").Scan(&n))
+		channels += n
+	}
+	return channels
 }
