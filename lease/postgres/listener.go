@@ -192,8 +192,8 @@ func (l *listener) listen() error {
 }
 
 // checkSession returns errPooled if other clients use the session of conn between its transactions: they would get the
-// notifications. If one arrives during the server_reset_query of PgBouncer 1.18, the next client of that session gets the
-// answers of other clients.
+// notifications. If one arrives during the server_reset_query of PgBouncer 1.18, the next clients of that session get
+// the answers to others.
 func (l *listener) checkSession(ctx context.Context, conn *pgx.Conn) error {
 	session := func(row pgx.Row) (pid uint32, err error) {
 		err = row.Scan(&pid)

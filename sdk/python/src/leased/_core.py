@@ -590,7 +590,7 @@ class Core:
             self.closed = True
             kept, self.kept, self.sessions = self.kept, set(), {}
             ends = [Ending(known, known.end()) for known in kept]
-            ends += [ending for ending in self.endings if ending.kept not in kept]
+            ends += [ending for ending in list(self.endings) if ending.kept not in kept]  # a copy: they end themselves
             self.unwanted = []
         for known in kept:
             for grant in known.grants:
