@@ -30,6 +30,9 @@ func (a *acquisition) singleID(ctx context.Context, mark [4]byte) engine.Session
 	return id
 }
 
+// repeatable reports whether copies of the call have one outcome.
+func (a *acquisition) repeatable() bool { return a.call.SessionId != "" || a.call.Attempt != "" }
+
 // repeated returns the answer of an earlier copy of a call in efficiency mode, nil if there is
 // none. It renews the lease, because the caller counts its TTL from this copy. again says that the lock was held by a
 // copy that was not granted, on a member that has ended, and was released.

@@ -42,7 +42,7 @@ func (a *acquisition) askInSession(ctx, caller context.Context) (*pb.AcquireResp
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
 		err = waitEnded(ctx, caller, err)
-		if a.request.Wait && errors.Is(err, engine.ErrHeld) {
+		if a.request.Wait && a.repeatable() && errors.Is(err, engine.ErrHeld) {
 			grant, err = a.endWait(caller, s, err)
 		}
 	}
@@ -148,8 +148,8 @@ func (a *acquisition) endWait(caller context.Context, s *raftstore.Session, held
 	case errors.Is(err, engine.ErrHeld), errors.Is(err, engine.ErrLost):
 		return engine.Grant{}, held
 	}
-	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; in a session, release it by "+
-		"sessionId and nonce (%w)",
+	return engine.Grant{}, fmt.Errorf("%w: attempt %d may still be queued or granted; release it by sessionId and "+
+		"nonce (%w)",
 		engine.ErrUncertain, a.request.Nonce, err)
 }
 
@@ -162,7 +162,10 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	switch {
 	case a.call.Attempt != "": // a copy of the call may hold the lock in this session
 	case a.call.SessionId == "":
-		_ = s.Close(cleanup) // otherwise it expires
+		failed := s.Close(cleanup) // otherwise it expires
+		if failed != nil && a.request.Wait && errors.Is(err, engine.ErrHeld) {
+			err = fmt.Errorf("%w: the attempt may still be queued or granted (%w)", engine.ErrUncertain, failed)
+		}
 	case a.call.Nonce == 0 && errors.Is(err, engine.ErrUncertain):
 		_ = s.Release(cleanup, engine.Held{Nonce: a.request.Nonce}) // otherwise it ends with the session
 	}
