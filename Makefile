@@ -200,7 +200,7 @@ INTEGRATIONS = gooselock gocronlock certmagicstore
 
 integrations-test: binary ## Run the tests of the integrations
 	@set -ex; for module in $(INTEGRATIONS); do cd $(CURDIR)/integrations/$$module; $(GO) vet ./...; $(GO) tool -modfile=../../tools/go.mod staticcheck ./...; \
-		TEST_BINARY=$(CURDIR)/out/leased $(GO) test -timeout $(TESTTIMEOUT) ./...; done
+		TEST_BINARY=$(CURDIR)/out/leased ../../scripts/test-packages 2 $(GO) test -timeout $(TESTTIMEOUT) ./...; done
 
 tofu-test: binary ## Build OpenTofu, and run it against leased gate tfstate (the first build takes many minutes)
 	cd integrations/tfstate/tofu && $(GO) build -o $(CURDIR)/out/tofu github.com/opentofu/opentofu/cmd/tofu

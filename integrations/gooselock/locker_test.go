@@ -56,8 +56,10 @@ func everywhere(t *testing.T, routes []string, test func(t *testing.T, p place))
 
 var allRoutes = []string{"direct", "session", "transaction"}
 
-// pooled has the settings of PgBouncer that docs/INTEGRATIONS.md asks for.
+// pooled has the settings of PgBouncer that docs/INTEGRATIONS.md asks for, and enough connections to the server: each
+// of six migrators has up to seven.
 var pooled = map[string][]string{
+	"session":     {"default_pool_size = 60"},
 	"transaction": {"server_reset_query = RESET application_name", "server_reset_query_always = 1"},
 }
 
