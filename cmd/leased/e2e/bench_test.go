@@ -41,8 +41,8 @@ func TestBenchIsInterrupted(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	p := start(t, env, leased, "bench", "--work=hold", "--workers=2", "--leases=1000000")
-	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "list"), "bench/") },
-		"for a lock of the bench")
+	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "list"), "/hold/") },
+		"for a lock of the measurement")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 	require.Regexp(t, `(?m)^hold +correctness +2 +1 `, p.output.String())
