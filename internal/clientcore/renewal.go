@@ -132,9 +132,9 @@ func (s *Session) wantsRenewal() bool {
 	return len(s.releases) == 0 && s.releasing == 0
 }
 
-// idleTime returns how long an unused session is kept, for the next call and for releases
-// that the service has not confirmed: until the service ends what they are for itself, which is
-// after one TTL without a renewal, or after an extension.
+// idleTime returns how long an unused session is kept, for the next call and for releases that the
+// service has not confirmed. Those are repeated until the service would end the leases itself: after
+// one TTL without a renewal, or when an extension is over.
 func (s *Session) idleTime() time.Duration {
 	switch {
 	case len(s.releases) > 0 || s.releasing > 0:
