@@ -44,7 +44,7 @@ func FuzzSnapshotFile(f *testing.F) {
 		require.NoError(t, err)
 		_, _, err = readSnapshot(bytes.NewReader(append(again, 0)))
 		require.Error(t, err, "trailing bytes")
-		restored, floor, err := startOver(state, present{}, time.Time{})
+		restored, floor, err := startOver(state, machine.Present{}, time.Time{})
 		if err != nil {
 			return // the tokens are exhausted
 		}

@@ -154,6 +154,12 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	case voter && m.Address == j.Address:
 		return n.raft.LastIndex(), nil
 	}
+	for _, other := range n.Members() { // an error of the Raft library counts as an uncertain outcome
+		if other.ID != j.ID && other.Address == j.Address {
+			return 0, fmt.Errorf("add %s: %w: its address %s is that of member %s; run `leased cluster remove %[4]s` if that "+
+				"member is gone, or set another raft-advertise", j.ID, engine.ErrInvalid, j.Address, other.ID)
+		}
+	}
 	f := n.raft.AddNonvoter(raft.ServerID(j.ID), raft.ServerAddress(j.Address), 0, enqueueTimeout)
 	if err := n.wait(ctx, f); err != nil {
 		return 0, fmt.Errorf("add %s: %w", j.ID, n.proposalError(err))

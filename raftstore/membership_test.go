@@ -101,6 +101,28 @@ func TestMembershipChangeFailsWhenContextEnds(t *testing.T) {
 	}
 }
 
+// A node with the address of a member does not join: without an error that says why, it would try again forever.
+func TestJoinWithTheAddressOfAnotherMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		leader := c.leader()
+		dead := c.nodes[0]
+		if dead == leader {
+			dead = c.nodes[1]
+		}
+		require.NoError(t, dead.Close())
+		replacement := Joiner{ID: "replacement", Address: dead.Address()}
+		_, err := leader.AddLearner(ctx, replacement)
+		require.ErrorIs(t, err, engine.ErrInvalid)
+		require.NotErrorIs(t, err, engine.ErrUncertain)
+		require.ErrorContains(t, err, "leased cluster remove "+dead.ID())
+		require.NoError(t, leader.Remove(ctx, dead.ID()))
+		_, err = leader.AddLearner(ctx, replacement)
+		require.NoError(t, err)
+	})
+}
+
 // endlessLog is a leader whose log a joining node never catches up with.
 type endlessLog struct{ Membership }
 

@@ -99,18 +99,19 @@ func TestRaftPortAcceptsMembersOnly(t *testing.T) {
 		c.NotAfter = c.NotBefore.Add(time.Hour)
 	})
 	for _, peer := range []struct {
-		name string
-		own  []tls.Certificate
+		name, claimed string
+		own           []tls.Certificate
 	}{
-		{"client", []tls.Certificate{a.Issue("client", nil)}},
-		{"no member", []tls.Certificate{a.Issue("n9", naming("n9"))}},
-		{"expired", []tls.Certificate{expired}}, // later refusals may not be logged
-		{"client with the name of a member", []tls.Certificate{a.Issue(member, nil)}},
-		{"another authority", []tls.Certificate{testserver.NewAuthority(t).Issue(member, naming(member))}},
-		{"no certificate", nil},
+		{"client", member, []tls.Certificate{a.Issue("client", nil)}},
+		{"no member", "n9", []tls.Certificate{a.Issue("n9", naming("n9"))}},
+		{"expired", member, []tls.Certificate{expired}}, // later refusals may not be logged
+		{"no member with the name of a member", member, []tls.Certificate{a.Issue("n9", naming("n9"))}},
+		{"client with the name of a member", member, []tls.Certificate{a.Issue(member, nil)}},
+		{"another authority", member, []tls.Certificate{testserver.NewAuthority(t).Issue(member, naming(member))}},
+		{"no certificate", member, nil},
 	} {
 		name := peer.name
-		for _, err := range depose(intrude(t, a, peer.own...), leader, member) {
+		for _, err := range depose(intrude(t, a, peer.own...), leader, peer.claimed) {
 			require.Error(t, err, name)
 		}
 		nonce++

@@ -113,6 +113,22 @@ func (s *Session) holds(n *Node) ([]machine.Hold, error) {
 	return all, nil
 }
 
+// HoldsAny reports whether the session has a grant. The time that it takes does not depend on their number.
+func (s *Session) HoldsAny() (holds bool, err error) {
+	n, err := s.backend.leader()
+	if err != nil {
+		return false, err
+	}
+	err = engine.ErrExpired
+	n.fsm.Read(func(m *machine.Machine) {
+		if all := m.Holds(s.config.ID, s.number); all != nil {
+			first, _ := all.Next(1)
+			holds, err = len(first) > 0, nil
+		}
+	})
+	return holds, err
+}
+
 // Attempt returns the state of an attempt, as the leader has applied it.
 func (s *Session) Attempt(nonce engine.Nonce) (result machine.Result, err error) {
 	n, err := s.backend.leader()

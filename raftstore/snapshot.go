@@ -185,8 +185,8 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	var p present
-	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order(), m.Count().Holders} })
-	state, floor, err := startOver(state, p, n.config.Clock.Now().Time())
+	n.fsm.Read(func(m *machine.Machine) { p = present{m.Present(), m.Count().Holders} })
+	state, floor, err := startOver(state, p.Present, n.config.Clock.Now().Time())
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -199,7 +199,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		n.config.Hooks.Restored(p.leases)
 	}
 	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index",
-		info.Index, "token", info.LastToken, "present", p.token, "floor", floor)
+		info.Index, "token", info.LastToken, "present", p.LastToken, "floor", floor)
 	return floor, nil
 }
 
@@ -222,20 +222,12 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 
 // present describes the state that a snapshot replaces.
 type present struct {
-	machine.Efficiency
-	token  fencing.Token
-	order  uint64
+	machine.Present
 	leases int
 }
 
-// startOver changes a restored state so that it has no leases and repeats nothing that was
-// given out before the restore. Its next token is more than FloorStep above all tokens that
-// either mode can have granted, in the snapshot or in the current state, and no incarnation or
-// version is used again. No lock in efficiency mode is granted until the log is reconciled with
-// the Redis nodes.
-//
-// The Redis fleet stays the current one: its nodes are not rolled back with the log.
-func startOver(state []byte, p present, now time.Time) ([]byte, fencing.Token, error) {
+// startOver changes a restored state as [machine.Machine.StartOver] does.
+func startOver(state []byte, p machine.Present, now time.Time) ([]byte, fencing.Token, error) {
 	if p.NextVersion != 0 {
 		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased "+
 			"redis fleet set' of the old fleet", engine.ErrUnavailable)
@@ -244,15 +236,7 @@ func startOver(state []byte, p present, now time.Time) ([]byte, fencing.Token, e
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
-	m.Apply(&machine.EndSessions{Above: p.order})
-	version := max(p.Version, machine.VersionAt(now.Unix()))
-	m.Apply(&machine.MarkRestored{Version: version, Ceiling: p.Ceiling, Fleet: p.Fleet, FleetSet: p.FleetSet,
-		FleetUnused: p.FleetSet && p.Unused()})
-	by := fencing.FloorStep
-	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
-		by += p.token - have
-	}
-	result, _ := m.Apply(&machine.RaiseFloor{By: by})
+	result := m.StartOver(p, now.Unix())
 	if result.Code != machine.Done {
 		return nil, 0, fmt.Errorf("raise the token floor: %s", result.Code)
 	}

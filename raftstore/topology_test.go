@@ -324,7 +324,7 @@ func TestEveryRestoreHasNewVersions(t *testing.T) {
 	m.Apply(&machine.SetFleet{Fleet: testFleet})
 	state := replica.EncodeState(replica.Chain{}, m)
 	restored := func(at time.Time) *machine.Machine {
-		state, _, err := startOver(state, present{}, at)
+		state, _, err := startOver(state, machine.Present{}, at)
 		require.NoError(t, err)
 		_, m, err := replica.DecodeState(state)
 		require.NoError(t, err)

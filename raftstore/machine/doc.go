@@ -13,7 +13,7 @@
 //     Events. Replicas that apply the same commands are equal byte for byte.
 //   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
 //     [Expire], [EndRequests], [Break], [EndDelay] for locks; [RaiseFloor], [EndSessions],
-//     [MarkRestored] after a rollback of the log.
+//     [MarkRestored] after a rollback of the log, or together in [Machine.StartOver].
 //   - [Limits]: what one user may use; the leader writes them into its commands.
 //   - [Migration]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMigration],
 //     [FinishMigration].

@@ -155,8 +155,11 @@ func (m *Machine) clearLives() {
 
 // skipForgottenFleet moves the tokens of efficiency mode past those of a fleet that the log
 // may have forgotten.
-func (m *Machine) skipForgottenFleet() {
-	m.ceiling = min(max(m.ceiling, m.lastToken)+forgottenFleet, fencing.MaxToken)
+func (m *Machine) skipForgottenFleet() { m.ceiling = pastForgottenFleet(max(m.ceiling, m.lastToken)) }
+
+// pastForgottenFleet returns a token above all that a forgotten fleet has granted, from the largest known one.
+func pastForgottenFleet(known fencing.Token) fencing.Token {
+	return min(known+forgottenFleet, fencing.MaxToken)
 }
 
 func (m *Machine) clearNextFleet() {

@@ -34,7 +34,7 @@ type storedSession struct {
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
 // with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be
-// older than later grants needs RaiseFloor, EndSessions and MarkRestored before the first grant.
+// older than later grants needs StartOver before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	c := &codec{data: data, reading: true}
 	m, parts := New(), stored{}
