@@ -20,11 +20,6 @@ type bothModes struct {
 	ceiling fencing.Token
 }
 
-func newBothModes() bothModes {
-	return bothModes{routes: map[fencing.Resource]Route{}, raft: map[fencing.Resource]fencing.Token{},
-		redis: map[fencing.Resource]fencing.Token{}}
-}
-
 // Routed checks how each lock is served after a command, with the floor and ceiling
 // that every Redis node should reach. Redis may grant a lock in efficiency mode any
 // token above floor, up to ceiling. The floor applies when the lock enters this mode

@@ -109,8 +109,8 @@ func TestLogCheckerBothModes(t *testing.T) {
 // TestModelMigrations is a run that a reader can follow with docs/REDLOCK.md at hand.
 func TestModelMigrations(t *testing.T) {
 	m := model.New()
-	does := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
-		return expect(t, code, kinds...)
+	does := func(code model.Code, kinds ...model.EventKind) func(model.Outcome) model.Outcome {
+		return expect(t, m, code, kinds...)
 	}
 	incarnation := does(model.Done)(m.OpenSession(ann, time.Second)).Incarnation
 	me := model.Session{ID: ann, Incarnation: incarnation}
@@ -151,6 +151,6 @@ func TestModelMigrations(t *testing.T) {
 	does(model.Done)(m.MarkRestored(0, 0, engine.Fleet{}, false, false))
 	does(model.NotReady)(m.NameLife("r:1", "x", 0))
 	does(model.Done)(m.Reconcile(0, 9, 5*step, nil, nil))
-	require.Equal(t, 9*step, m.LastToken())
+	require.Equal(t, 9*step, m.LastToken)
 	require.Equal(t, 7*step, m.Redis().Floor)
 }

@@ -54,7 +54,8 @@ func (p *comparison) step(t require.TestingT, c machine.Command) {
 	}
 	before := p.cases.before(p, c)
 	result, events := p.machine.Apply(c)
-	wantOutcome, wantEvents := p.applyToModel(c)
+	wantOutcome := p.applyToModel(c)
+	wantEvents := p.model.Events()
 
 	if _, known := p.incarnationOf[result.Incarnation]; !known {
 		p.incarnationOf[result.Incarnation] = wantOutcome.Incarnation
@@ -96,7 +97,7 @@ func (p *comparison) session(id engine.SessionID, incarnation uint64) model.Sess
 }
 
 // applyToModel applies the same command to the model.
-func (p *comparison) applyToModel(c machine.Command) (model.Outcome, []model.Event) {
+func (p *comparison) applyToModel(c machine.Command) model.Outcome {
 	switch c := c.(type) {
 	case *machine.Lead:
 		return p.model.Lead()
@@ -127,7 +128,7 @@ func (p *comparison) applyToModel(c machine.Command) (model.Outcome, []model.Eve
 }
 
 // applyTopologyToModel applies a command that changes the topology.
-func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []model.Event) {
+func (p *comparison) applyTopologyToModel(c machine.Command) model.Outcome {
 	switch c := c.(type) {
 	case *machine.SetPolicy:
 		return p.model.SetPolicy(c.Policy, c.Version, c.Now)
@@ -203,15 +204,15 @@ func routesOf(m *machine.Machine) map[fencing.Resource]model.Route {
 
 func (p *comparison) compareStates(t require.TestingT, c machine.Command) {
 	_, version := p.machine.Policies()
-	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
-	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
+	same(t, c, "generation", p.model.Generation, p.machine.Generation())
+	same(t, c, "last token", p.model.LastToken, p.machine.LastToken())
 	open := map[engine.SessionID]model.SessionInfo{}
 	page, _ := p.machine.Sessions(machine.AllSessions, machine.AllSessions)
 	for _, s := range page {
 		open[s.ID] = model.SessionInfo{TTL: s.TTL, Incarnation: p.session(s.ID, s.Incarnation).Incarnation}
 	}
-	same(t, c, "sessions", p.model.Sessions(), open)
-	same(t, c, "version of the policies", p.model.Version(), version)
+	same(t, c, "sessions", p.model.Sessions, open)
+	same(t, c, "version of the policies", p.model.Version, version)
 	for _, name := range names {
 		same(t, c, "lock", p.model.Inspect(name), p.machine.Inspect(name))
 	}
@@ -235,7 +236,7 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 	same(t, c, "policies", append([]engine.Policy{}, p.model.Policies()...),
 		append([]engine.Policy{}, topology.Policies.All()...))
 	same(t, c, "ready", p.model.Ready(), topology.Ready)
-	same(t, c, "versions", []uint64{p.model.Version(), p.model.Version()}, []uint64{topology.Version, e.Version})
+	same(t, c, "versions", []uint64{p.model.Version, p.model.Version}, []uint64{topology.Version, e.Version})
 	same(t, c, "fleet of the clients", e.Fleet, topology.Fleet)
 	var lives []model.Life
 	for _, l := range e.Lives {
@@ -256,7 +257,7 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 		same(t, c, "move", want[i], model.Migration(mv))
 	}
 	for _, id := range []string{"n1", "n2"} {
-		same(t, c, "member", p.model.MemberAPI(id), p.machine.MemberAPIs()[id])
+		same(t, c, "member", p.model.Members[id], p.machine.MemberAPIs()[id])
 	}
 }
 

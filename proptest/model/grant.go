@@ -29,7 +29,7 @@ func mayOvertake(later, earlier engine.Request) bool {
 // mayHold is the grant rule: no resource has a conflicting holder, an earlier
 // conflicting waiter or a lock-delay, none is migrating, and a permit has a free slot.
 func (m *Model) mayHold(a *record) bool {
-	if m.lastToken == fencing.MaxToken || m.hasEnded(a.session) {
+	if m.LastToken == fencing.MaxToken || !m.Open(a.session) {
 		return false
 	}
 	for _, name := range a.request.Resources {
@@ -103,8 +103,8 @@ func (m *Model) grant(a *record) {
 	if a.request.Kind == engine.Permit {
 		a.slot = m.freeSlot(a.request)
 	}
-	m.lastToken++
-	a.token = m.lastToken
+	m.LastToken++
+	a.token = m.LastToken
 	a.state = holding
 	m.emit(WasGranted, a)
 }

@@ -68,7 +68,8 @@ type LogChecker struct {
 func NewLogChecker() *LogChecker {
 	return &LogChecker{requested: map[Attempt]engine.Request{}, granted: map[Attempt]bool{},
 		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, ended: map[Session]bool{},
-		bothModes: newBothModes()}
+		bothModes: bothModes{routes: map[fencing.Resource]Route{}, raft: map[fencing.Resource]fencing.Token{},
+			redis: map[fencing.Resource]fencing.Token{}}}
 }
 
 // Requested registers the request of an attempt before its events. A copy of an attempt

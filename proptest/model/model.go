@@ -46,80 +46,81 @@ type ending struct {
 	how     EventKind // of its holders
 }
 
-// Model is the state. Every method is one command, which must be valid.
+// Model is the state. Every method that returns an Outcome is one command, which must be valid.
 type Model struct {
-	generation      uint64
-	lastToken       fencing.Token
-	version         uint64                           // of policies and fleet
-	rules           map[string]*rule                 // by prefix
-	sweeps          map[string]fencing.Resource      // by prefix, and the last lock that was visited
-	sessions        map[engine.SessionID]SessionInfo // the open ones
-	ending          []ending                         // sessions that have ended, in the order of their ends
-	lastIncarnation uint64                           // of any session
-	requests        []*record                        // all that were ever made, in order
-	ended           map[Attempt]bool                 // of the open sessions
-	delays          map[fencing.Resource]uint64      // the number of the running delay
+	Generation uint64                           // the number of leaders so far
+	LastToken  fencing.Token                    // the largest that was granted or skipped
+	Version    uint64                           // of policies and fleet
+	Sessions   map[engine.SessionID]SessionInfo // the open ones
+	Members    map[string]string                // the addresses of the members, by their names
+
+	rules           map[string]*rule            // by prefix
+	sweeps          map[string]fencing.Resource // by prefix, and the last lock that was visited
+	ending          []ending                    // sessions that have ended, in the order of their ends
+	lastIncarnation uint64                      // of any session
+	requests        []*record                   // all that were ever made, in order
+	ended           map[Attempt]bool            // of the open sessions
+	delays          map[fencing.Resource]uint64 // the number of the running delay
 	lastDelay       uint64
 
 	redis                      Redis
 	lives                      map[string]Life // by address
 	assignedEver, restoredEver bool
 	forgotten                  bool // restored without a fleet, and none was set since
-	members                    map[string]string
 
-	events []Event // of the current command
+	events []Event // that Events has not returned yet
 }
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]SessionInfo{}, lives: map[string]Life{},
-		sweeps: map[string]fencing.Resource{}, members: map[string]string{}, ended: map[Attempt]bool{},
+	return &Model{rules: map[string]*rule{}, Sessions: map[engine.SessionID]SessionInfo{}, lives: map[string]Life{},
+		sweeps: map[string]fencing.Resource{}, Members: map[string]string{}, ended: map[Attempt]bool{},
 		delays: map[fencing.Resource]uint64{}}
 }
 
 // Lead begins a new generation.
-func (m *Model) Lead() (Outcome, []Event) {
-	m.generation++
-	return Outcome{Code: Done, Generation: m.generation}, nil
+func (m *Model) Lead() Outcome {
+	m.Generation++
+	return Outcome{Code: Done, Generation: m.Generation}
 }
 
 // OpenSession opens a session. An open session stays as it is. A session that ended is
 // a new one: it keeps nothing of its former incarnation, and has a new number.
-func (m *Model) OpenSession(id engine.SessionID, ttl time.Duration) (Outcome, []Event) {
-	if _, open := m.sessions[id]; !open {
+func (m *Model) OpenSession(id engine.SessionID, ttl time.Duration) Outcome {
+	if _, open := m.Sessions[id]; !open {
 		m.lastIncarnation++
-		m.sessions[id] = SessionInfo{TTL: ttl, Incarnation: m.lastIncarnation}
+		m.Sessions[id] = SessionInfo{TTL: ttl, Incarnation: m.lastIncarnation}
 	}
-	return Outcome{Code: Done, Incarnation: m.sessions[id].Incarnation}, nil
+	return Outcome{Code: Done, Incarnation: m.Sessions[id].Incarnation}
 }
 
 // Open reports whether this incarnation of a session is open.
 func (m *Model) Open(s Session) bool {
-	info, open := m.sessions[s.ID]
+	info, open := m.Sessions[s.ID]
 	return open && info.Incarnation == s.Incarnation
 }
 
 // CloseSession ends a session at the request of its client.
-func (m *Model) CloseSession(s Session) (Outcome, []Event) {
+func (m *Model) CloseSession(s Session) Outcome {
 	return m.endSession(s, WasReleased)
 }
 
 // Expire ends a session whose deadline has passed, in the given generation.
-func (m *Model) Expire(s Session, generation uint64) (Outcome, []Event) {
-	if generation != m.generation {
-		return Outcome{Code: Outdated}, nil
+func (m *Model) Expire(s Session, generation uint64) Outcome {
+	if generation != m.Generation {
+		return Outcome{Code: Outdated}
 	}
 	return m.endSession(s, WasExpired)
 }
 
 // EndSessions ends all sessions.
-func (m *Model) EndSessions() (Outcome, []Event) {
-	ids := slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
+func (m *Model) EndSessions() Outcome {
+	ids := slices.SortedFunc(maps.Keys(m.Sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range ids {
-		m.endSession(Session{id, m.sessions[id].Incarnation}, WasExpired)
+		m.endSession(Session{id, m.Sessions[id].Incarnation}, WasExpired)
 	}
-	_, events := m.EndRequests(1 << 30)
-	return Outcome{Code: Done}, events
+	m.EndRequests(1 << 30)
+	return Outcome{Code: Done}
 }
 
 // EndRequests ends requests of sessions that have ended: those of the first session in line,
@@ -127,8 +128,7 @@ func (m *Model) EndSessions() (Outcome, []Event) {
 // limit locks in total, but one request may always end. Nothing is granted in between. A
 // session of which some requests have ended, and others not, goes to the end of the line. What
 // is left of limit is for the sweeps of locks that migrate.
-func (m *Model) EndRequests(limit int) (Outcome, []Event) {
-	m.events = nil
+func (m *Model) EndRequests(limit int) Outcome {
 	var freed []fencing.Resource
 	begun := false // the first session in line has lost a request by this command
 	for visited := 0; len(m.ending) > 0 && visited < limit && len(freed) < limit; visited++ {
@@ -151,9 +151,9 @@ func (m *Model) EndRequests(limit int) (Outcome, []Event) {
 	}
 	m.grantWaiters(freed...)
 	if m.sweepSome(limit-len(freed)) || len(m.ending) > 0 {
-		return Outcome{Code: Ending}, m.events
+		return Outcome{Code: Ending}
 	}
-	return Outcome{Code: Done}, m.events
+	return Outcome{Code: Done}
 }
 
 // oldest returns the next request that ends with a session: the first waiter, or else the
@@ -171,41 +171,37 @@ func (m *Model) oldest(s Session) (next *record) {
 	return next
 }
 
-// hasEnded reports whether a session has ended. Its requests are not granted any more.
-func (m *Model) hasEnded(s Session) bool { return !m.Open(s) }
-
 // Acquire requests a grant.
-func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
-	m.events = nil
+func (m *Model) Acquire(s Session, request engine.Request) Outcome {
 	if !m.Open(s) {
-		return Outcome{Code: NoSession}, nil
+		return Outcome{Code: NoSession}
 	}
 	attempt := Attempt{s, request.Nonce}
 	if a := m.live(attempt); a != nil {
 		if a.request.Kind != request.Kind || !slices.Equal(a.request.Resources, request.Resources) {
-			return Outcome{Code: OtherRequest}, nil
+			return Outcome{Code: OtherRequest}
 		}
 		if a.state == waiting && !request.Wait {
 			m.end(a, WasReleased)
 			m.grantWaiters(slices.Clone(a.request.Resources)...)
-			return Outcome{Code: Held}, m.events
+			return Outcome{Code: Held}
 		}
-		return m.outcome(a), nil
+		return m.outcome(a)
 	}
 	if m.ended[attempt] {
-		return Outcome{Code: Ended}, nil
+		return Outcome{Code: Ended}
 	}
 	if m.redis.Restored { // the client may repeat it later
-		return Outcome{Code: NotReady, Resource: request.Resources[0]}, nil
+		return Outcome{Code: NotReady, Resource: request.Resources[0]}
 	}
 	for _, name := range request.Resources {
 		if m.migrating(name) { // the client may repeat it later
 			migration := m.ruleOf(name).migration
-			return Outcome{Code: Migrating, Mode: migration.from, Next: migration.to, Resource: name}, nil
+			return Outcome{Code: Migrating, Mode: migration.from, Next: migration.to, Resource: name}
 		}
 		if have := m.modeOf(name); have == engine.Efficiency || request.Mode == engine.Efficiency {
 			m.ended[attempt] = true
-			return Outcome{Code: WrongMode, Mode: have, Resource: name}, nil
+			return Outcome{Code: WrongMode, Mode: have, Resource: name}
 		}
 	}
 	for _, b := range m.requests {
@@ -213,11 +209,11 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 			overlap(request, b.request) &&
 			b.request.Permits != request.Permits {
 			m.ended[attempt] = true
-			return Outcome{Code: OtherPermits, Permits: b.request.Permits, Resource: request.Resources[0]}, nil
+			return Outcome{Code: OtherPermits, Permits: b.request.Permits, Resource: request.Resources[0]}
 		}
 	}
-	if m.lastToken == fencing.MaxToken {
-		return Outcome{Code: Exhausted}, nil
+	if m.LastToken == fencing.MaxToken {
+		return Outcome{Code: Exhausted}
 	}
 	a := &record{session: s, request: request}
 	m.requests = append(m.requests, a)
@@ -229,66 +225,66 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	default:
 		a.state = over
 		m.ended[attempt] = true
-		return Outcome{Code: Held}, nil
+		return Outcome{Code: Held}
 	}
-	return m.outcome(a), m.events
+	return m.outcome(a)
 }
 
 // Release ends an attempt in any state, also one that is not known yet.
-func (m *Model) Release(s Session, nonce engine.Nonce) (Outcome, []Event) {
-	m.events = nil
+func (m *Model) Release(s Session, nonce engine.Nonce) Outcome {
 	if !m.Open(s) {
-		return Outcome{Code: NoSession}, nil
+		return Outcome{Code: NoSession}
 	}
 	a := m.live(Attempt{s, nonce})
 	if a == nil {
 		m.ended[Attempt{s, nonce}] = true
-		return Outcome{Code: Ended}, nil
+		return Outcome{Code: Ended}
 	}
 	m.end(a, WasReleased)
 	m.grantWaiters(slices.Clone(a.request.Resources)...)
-	return Outcome{Code: Done}, m.events
+	return Outcome{Code: Done}
 }
 
 // Break revokes the grant with this token.
-func (m *Model) Break(name fencing.Resource, token fencing.Token) (Outcome, []Event) {
-	m.events = nil
-	for _, a := range m.requests {
-		if a.state == holding && a.token == token && slices.Contains(a.request.Resources, name) {
-			m.end(a, WasBroken)
-			m.grantWaiters(slices.Clone(a.request.Resources)...)
-			return Outcome{Code: Done}, m.events
-		}
+func (m *Model) Break(name fencing.Resource, token fencing.Token) Outcome {
+	a := m.holder(token)
+	if a == nil || !slices.Contains(a.request.Resources, name) {
+		return Outcome{Code: NotHeld}
 	}
-	return Outcome{Code: NotHeld}, nil
+	m.end(a, WasBroken)
+	m.grantWaiters(slices.Clone(a.request.Resources)...)
+	return Outcome{Code: Done}
 }
 
 // EndDelay opens a lock if delay and generation are the current ones.
-func (m *Model) EndDelay(name fencing.Resource, delay, generation uint64) (Outcome, []Event) {
-	m.events = nil
-	if delay == 0 || m.delays[name] != delay || generation != m.generation {
-		return Outcome{Code: Outdated}, nil
+func (m *Model) EndDelay(name fencing.Resource, delay, generation uint64) Outcome {
+	if delay == 0 || m.delays[name] != delay || generation != m.Generation {
+		return Outcome{Code: Outdated}
 	}
 	delete(m.delays, name)
 	m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
 	m.grantWaiters(name)
-	return Outcome{Code: Done}, m.events
+	return Outcome{Code: Done}
 }
 
 // RaiseFloor skips tokens, beyond all that Redis may have granted.
-func (m *Model) RaiseFloor(by fencing.Token) (Outcome, []Event) {
-	top := max(m.lastToken, m.redis.Ceiling) + by
+func (m *Model) RaiseFloor(by fencing.Token) Outcome {
+	top := max(m.LastToken, m.redis.Ceiling) + by
 	if top > fencing.MaxToken {
-		return Outcome{Code: Exhausted}, nil
+		return Outcome{Code: Exhausted}
 	}
-	m.lastToken = top
-	return Outcome{Code: Done, Token: m.lastToken}, nil
+	m.LastToken = top
+	return Outcome{Code: Done, Token: m.LastToken}
 }
 
-// holder returns the holder with a token.
+// holder returns the holder with a token, or nil.
 func (m *Model) holder(token fencing.Token) *record {
-	i := slices.IndexFunc(m.requests, func(a *record) bool { return a.state == holding && a.token == token })
-	return m.requests[i]
+	for _, a := range m.requests {
+		if a.state == holding && a.token == token {
+			return a
+		}
+	}
+	return nil
 }
 
 // live returns the holder or waiter of this attempt, or nil.
@@ -329,16 +325,15 @@ func (m *Model) end(a *record, how EventKind) {
 	}
 }
 
-func (m *Model) endSession(s Session, how EventKind) (Outcome, []Event) {
-	m.events = nil
+func (m *Model) endSession(s Session, how EventKind) Outcome {
 	if !m.Open(s) {
-		return Outcome{Code: NoSession}, nil
+		return Outcome{Code: NoSession}
 	}
-	delete(m.sessions, s.ID)
+	delete(m.Sessions, s.ID)
 	if m.oldest(s) != nil {
 		m.ending = append(m.ending, ending{s, how})
 	}
-	return Outcome{Code: Done}, nil
+	return Outcome{Code: Done}
 }
 
 func (m *Model) emit(what EventKind, a *record) {
@@ -352,17 +347,12 @@ func (m *Model) delay(name fencing.Resource) Event {
 		DelayID: m.delays[name], Delay: m.lockDelay(name)}
 }
 
-// Generation returns the number of leaders so far.
-func (m *Model) Generation() uint64 { return m.generation }
-
-// LastToken returns the largest token that was granted or skipped.
-func (m *Model) LastToken() fencing.Token { return m.lastToken }
-
-// Version returns the version of policies and fleet.
-func (m *Model) Version() uint64 { return m.version }
-
-// Sessions returns the open sessions.
-func (m *Model) Sessions() map[engine.SessionID]SessionInfo { return m.sessions }
+// Events returns the events of all commands since its last call.
+func (m *Model) Events() []Event {
+	events := m.events
+	m.events = nil
+	return events
+}
 
 // Delays returns the running lock-delays, sorted by name.
 func (m *Model) Delays() []Event {

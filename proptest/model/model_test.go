@@ -19,12 +19,12 @@ func want(nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) engin
 
 // expect returns a function that checks the result code and the kinds of events of a
 // command.
-func expect(t *testing.T, code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
-	return func(o model.Outcome, events []model.Event) model.Outcome {
+func expect(t *testing.T, m *model.Model, code model.Code, kinds ...model.EventKind) func(model.Outcome) model.Outcome {
+	return func(o model.Outcome) model.Outcome {
 		t.Helper()
 		require.Equal(t, code, o.Code)
 		var have []model.EventKind
-		for _, e := range events {
+		for _, e := range m.Events() {
 			have = append(have, e.Kind)
 		}
 		require.Equal(t, kinds, have)
@@ -37,8 +37,8 @@ func TestModel(t *testing.T) {
 	m := model.New()
 	ann, bob, eve := model.Session{ID: ann, Incarnation: 1}, model.Session{ID: bob, Incarnation: 2},
 		model.Session{ID: eve, Incarnation: 3}
-	says := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
-		return expect(t, code, kinds...)
+	says := func(code model.Code, kinds ...model.EventKind) func(model.Outcome) model.Outcome {
+		return expect(t, m, code, kinds...)
 	}
 	says(model.Done)(m.Lead())
 	for _, s := range []model.Session{ann, bob, eve} {
@@ -74,7 +74,7 @@ func TestModel(t *testing.T) {
 	says(model.Done, model.WasBroken, model.WasDelayed)(m.Break("slow/x", 5))
 	says(model.Outdated)(m.EndDelay("slow/x", 2, 1))
 	says(model.Done, model.WasOpened, model.WasGranted)(m.EndDelay("slow/x", 1, 1))
-	require.Equal(t, fencing.Token(6), m.LastToken())
+	require.Equal(t, fencing.Token(6), m.LastToken)
 
 	// Permits take the lowest free slot.
 	permit := func(nonce engine.Nonce, n int) engine.Request {
@@ -89,7 +89,7 @@ func TestModel(t *testing.T) {
 	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(7, 2))).Slot)
 
 	says(model.Exhausted)(m.RaiseFloor(fencing.MaxToken))
-	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken()))
+	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken))
 	says(model.Exhausted)(m.Acquire(bob, want(9, engine.Exclusive, "z")))
 	says(model.Done, model.WasExpired, model.WasExpired, model.WasExpired, model.WasExpired,
 		model.WasDelayed)(m.EndSessions())

@@ -95,12 +95,12 @@ func (m *Model) Policies() []engine.Policy {
 
 // changed makes a new version.
 func (m *Model) changed() Outcome {
-	m.version++
+	m.Version++
 	return m.is(Done)
 }
 
 // is returns an outcome with the version.
-func (m *Model) is(code Code) Outcome { return Outcome{Code: code, Version: m.version} }
+func (m *Model) is(code Code) Outcome { return Outcome{Code: code, Version: m.Version} }
 
 func (m *Model) refuseMigrating(r *rule) Outcome {
 	o := m.is(Migrating)
@@ -110,22 +110,21 @@ func (m *Model) refuseMigrating(r *rule) Outcome {
 
 // SetPolicy adds or replaces a policy, at the given version unless that is 0. If its
 // locks have the other mode, they migrate first.
-func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) (Outcome, []Event) {
-	m.events = nil
-	if version != 0 && version != m.version {
-		return m.is(Outdated), nil
+func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) Outcome {
+	if version != 0 && version != m.Version {
+		return m.is(Outdated)
 	}
 	r := m.rules[p.Prefix]
 	if r != nil && r.migration != nil {
 		if r.migration.to != p.Mode {
-			return m.refuseMigrating(r), nil
+			return m.refuseMigrating(r)
 		}
 		if r.migration.policy == nil || *r.migration.policy != p {
 			r.migration.policy = &p
-			m.version++
+			m.Version++
 		}
 		m.hurry(p.Prefix, now)
-		return m.is(Done), m.events
+		return m.is(Done)
 	}
 	have := r.mode()
 	if r == nil {
@@ -134,48 +133,47 @@ func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) (Outcome, [
 	}
 	if have == p.Mode {
 		m.rules[p.Prefix] = &rule{policy: &p}
-		return m.changed(), nil
+		return m.changed()
 	}
 	return m.migrate(p.Prefix, &migration{from: have, to: p.Mode, policy: &p}, now)
 }
 
 // DeletePolicy removes a policy, at the given version unless that is 0. Its locks get
 // the mode of the next shorter prefix, by a migration if necessary.
-func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, []Event) {
-	m.events = nil
+func (m *Model) DeletePolicy(prefix string, version uint64, now bool) Outcome {
 	r := m.rules[prefix]
 	_, above := m.longest(prefix, true)
 	switch {
-	case version != 0 && version != m.version:
-		return m.is(Outdated), nil
+	case version != 0 && version != m.Version:
+		return m.is(Outdated)
 	case r == nil:
-		return m.is(NotHeld), nil
+		return m.is(NotHeld)
 	case r.migration != nil && r.migration.policy != nil:
-		return m.refuseMigrating(r), nil
+		return m.refuseMigrating(r)
 	case r.migration != nil:
 		m.hurry(prefix, now)
-		return m.is(Done), m.events
+		return m.is(Done)
 	case above != nil && above.migration != nil:
-		return m.refuseMigrating(above), nil
+		return m.refuseMigrating(above)
 	case above.mode() == r.mode():
 		delete(m.rules, prefix)
-		return m.changed(), nil
+		return m.changed()
 	}
 	return m.migrate(prefix, &migration{from: r.mode(), to: above.mode()}, now)
 }
 
 // migrate begins a migration: from now on these locks are not granted. EndRequests cancels
 // their waiters. Redis must continue above all tokens that were granted here.
-func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Event) {
+func (m *Model) migrate(prefix string, mv *migration, now bool) Outcome {
 	if mv.to == engine.Efficiency {
-		if max(m.redis.Ceiling, m.lastToken)+step > fencing.MaxToken {
-			return m.is(Exhausted), nil
+		if max(m.redis.Ceiling, m.LastToken)+step > fencing.MaxToken {
+			return m.is(Exhausted)
 		}
-		m.redis.Floor = max(m.redis.Floor, m.lastToken)
+		m.redis.Floor = max(m.redis.Floor, m.LastToken)
 		m.redis.Ceiling = max(m.redis.Ceiling, m.redis.Floor+step)
 	}
-	m.version++
-	mv.version, mv.now = m.version, now
+	m.Version++
+	mv.version, mv.now = m.Version, now
 	if m.rules[prefix] == nil {
 		m.rules[prefix] = &rule{}
 	}
@@ -183,14 +181,14 @@ func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Even
 	if mv.from == engine.Correctness {
 		m.startSweep(prefix)
 	}
-	return m.is(Done), m.events
+	return m.is(Done)
 }
 
 // hurry makes EndRequests break the holders of a migration, which does not wait for them.
 func (m *Model) hurry(prefix string, now bool) {
 	if mv := m.rules[prefix].migration; now && !mv.now {
 		mv.now = true
-		m.version++
+		m.Version++
 		if mv.from == engine.Correctness {
 			m.startSweep(prefix)
 		}
@@ -199,51 +197,51 @@ func (m *Model) hurry(prefix string, now bool) {
 
 // AbortMigration aborts a migration. Its locks keep their mode and policy. A prefix without a
 // policy gets one if the next shorter prefix has another mode or is migrating.
-func (m *Model) AbortMigration(prefix string) (Outcome, []Event) {
+func (m *Model) AbortMigration(prefix string) Outcome {
 	r := m.rules[prefix]
 	if r == nil || r.migration == nil {
-		return m.is(NotHeld), nil
+		return m.is(NotHeld)
 	}
 	have := r.mode()
 	r.migration = nil
 	if r.policy == nil {
 		m.dissolve(prefix, have)
 	}
-	return m.changed(), nil
+	return m.changed()
 }
 
 // FinishMigration completes the migration that began with this version: its locks get the new
 // mode. Redis has granted them no token above granted, unless that is 0.
-func (m *Model) FinishMigration(prefix string, version uint64, granted fencing.Token) (Outcome, []Event) {
+func (m *Model) FinishMigration(prefix string, version uint64, granted fencing.Token) Outcome {
 	r := m.rules[prefix]
 	switch {
-	case (r == nil || r.migration == nil) && version <= m.version:
-		return m.is(Done), nil
+	case (r == nil || r.migration == nil) && version <= m.Version:
+		return m.is(Done)
 	case r == nil || r.migration == nil || r.migration.version != version:
-		return m.is(Outdated), nil
+		return m.is(Outdated)
 	}
 	mv := r.migration
 	if mv.to == engine.Efficiency {
 		if used := m.locksOf(prefix); len(used) > 0 {
 			o := m.is(Busy)
 			o.Resource = used[0]
-			return o, nil
+			return o
 		}
 	} else {
 		if len(m.redis.Fleet.Addresses) > 0 && !m.redis.Ready {
-			return m.is(NotReady), nil
+			return m.is(NotReady)
 		}
 		if granted == 0 || granted > m.redis.Ceiling {
 			granted = m.redis.Ceiling
 		}
-		m.lastToken = max(m.lastToken, granted)
+		m.LastToken = max(m.LastToken, granted)
 	}
 	if mv.policy != nil {
 		m.rules[prefix] = &rule{policy: mv.policy}
 	} else {
 		m.dissolve(prefix, mv.to)
 	}
-	return m.changed(), nil
+	return m.changed()
 }
 
 // dissolve removes the rule of a prefix, unless its locks need it to keep this mode.

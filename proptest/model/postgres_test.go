@@ -57,7 +57,7 @@ func newInPostgres(ctx context.Context, conn *pgx.Conn, run int) *inPostgres {
 		requests: map[engine.Nonce]engine.Request{},
 		denied:   map[engine.Nonce]bool{}, tokens: map[engine.Nonce]int64{}, last: map[fencing.Resource]int64{}}
 	id := engine.NewSessionID()
-	opened, _ := p.model.OpenSession(id, time.Hour)
+	opened := p.model.OpenSession(id, time.Hour)
 	p.session = model.Session{ID: id, Incarnation: opened.Incarnation}
 	return p
 }
@@ -113,7 +113,7 @@ func (p *inPostgres) run(t *rapid.T) {
 // acquire sends a request to both.
 func (p *inPostgres) acquire(t *rapid.T, r engine.Request) {
 	p.requests[r.Nonce] = r
-	want, _ := p.model.Acquire(p.session, r)
+	want := p.model.Acquire(p.session, r)
 	have, token := p.ask(t, r)
 	require.Equal(t, want.Code, have, "%v", r)
 	switch have {

@@ -98,6 +98,9 @@ func (g *generator) move(t *rapid.T) machine.Command {
 		}
 	}
 	mv := pick(t, moves, "move")
+	if g.sweepGrants(mv.Prefix) && coin.Draw(t, "early") {
+		return &machine.AbortMigration{Prefix: mv.Prefix}
+	}
 	switch draw(t, 8, "what") {
 	case 0:
 		return &machine.AbortMigration{Prefix: mv.Prefix}
@@ -110,6 +113,15 @@ func (g *generator) move(t *rapid.T) machine.Command {
 		return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version + 1}
 	}
 	return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version, Granted: g.granted(t)}
+}
+
+// sweepGrants reports whether there is a waiter for a free lock, which the sweep would grant if its
+// migration were aborted now.
+func (g *generator) sweepGrants(prefix string) bool {
+	return slices.ContainsFunc(g.machine.List(prefix, "", math.MaxInt), func(name fencing.Resource) bool {
+		status := g.machine.Inspect(name)
+		return len(status.Waiters) > 0 && len(status.Holders) == 0 && !status.Delayed
+	})
 }
 
 func (g *generator) fleet(t *rapid.T) machine.Command {

@@ -7,20 +7,19 @@ import (
 )
 
 // Update raises the TTL of a session, and changes the metadata of a lease.
-func (m *Model) Update(s Session, ttl time.Duration, nonce engine.Nonce, metadata map[string]string) (Outcome,
-	[]Event) {
+func (m *Model) Update(s Session, ttl time.Duration, nonce engine.Nonce, metadata map[string]string) Outcome {
 	if !m.Open(s) {
-		return Outcome{Code: NoSession}, nil
+		return Outcome{Code: NoSession}
 	}
 	a := m.live(Attempt{s, nonce})
 	switch {
 	case nonce != 0 && (a == nil || a.state != holding):
-		return Outcome{Code: NotHeld}, nil
+		return Outcome{Code: NotHeld}
 	case len(metadata) > 0:
 		a.request.Metadata = metadata
 	}
-	info := m.sessions[s.ID]
+	info := m.Sessions[s.ID]
 	info.TTL = max(info.TTL, ttl)
-	m.sessions[s.ID] = info
-	return Outcome{Code: Done}, nil
+	m.Sessions[s.ID] = info
+	return Outcome{Code: Done}
 }

@@ -44,16 +44,15 @@ import (
 func main() {
 	only := flag.String("run", "", "run only the mutants whose names match this regular expression")
 	group := flag.String("group", "", "run only the mutants of this group: fast")
-	list := flag.Bool("list", false, "list the mutants and check that they fit the source; run nothing")
 	parallel := flag.Int("parallel", 1, "number of mutants to try at the same time")
 	flag.Parse()
-	if err := run(*only, *group, *list, max(1, *parallel)); err != nil {
+	if err := run(*only, *group, max(1, *parallel)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only, group string, list bool, parallel int) error {
+func run(only, group string, parallel int) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -68,13 +67,6 @@ func run(only, group string, list bool, parallel int) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	defer out.Flush()
 	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tAFTER\tWHAT IT BREAKS")
-	if list {
-		for _, m := range mutants {
-			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
-		}
-		fmt.Fprintf(out, "%d mutants fit the source\n", len(mutants))
-		return nil
-	}
 	return tryAll(out, mutants, parallel)
 }
 

@@ -150,14 +150,13 @@ func (m *mutant) edit(root fs.FS, file, old, replacement string) error {
 	return nil
 }
 
+// nextPart matches the line that begins the next pair of old and new.
+var nextPart = regexp.MustCompile(`(?m)^(--- old$|file: )`)
+
 // upToNextPart splits text before the next "--- old" or "file:" line.
 func upToNextPart(text string) (part, rest string) {
-	for i := 0; i < len(text); {
-		line, _, _ := strings.Cut(text[i:], "\n")
-		if line == "--- old" || strings.HasPrefix(line, "file: ") {
-			return text[:i], text[i:]
-		}
-		i += len(line) + 1
+	if at := nextPart.FindStringIndex(text); at != nil {
+		return text[:at[0]], text[at[0]:]
 	}
 	return text, ""
 }

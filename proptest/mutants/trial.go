@@ -15,7 +15,7 @@ import (
 // verdict is the result of a trial.
 type verdict struct {
 	Caught string // the test that failed; empty if none did
-	After  string // the number of random cases, if the test prints it, else of runs
+	After  string // the random case, if the test prints it, else the run
 }
 
 // limit bounds a test. A mutant that makes it hang is caught, so the limit must be generous
@@ -59,19 +59,12 @@ func try(m mutant) (verdict, error) {
 		v, err := test(m, overlay)
 		if err != nil || v.Caught != "" {
 			if v.After == "" {
-				v.After = plural(run, "run")
+				v.After = fmt.Sprint("run ", run)
 			}
 			return v, err
 		}
 	}
 	return verdict{}, nil
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // test runs the test once.
@@ -111,11 +104,11 @@ func test(m mutant, overlay string) (verdict, error) {
 	}
 	if match := rapidAfter.FindStringSubmatch(string(output)); match != nil {
 		if n, err := strconv.Atoi(match[1]); err == nil {
-			v.After = plural(n+1, "case")
+			v.After = fmt.Sprint("case ", n+1)
 		}
 	}
 	if match := seedsAfter.FindStringSubmatch(string(output)); match != nil {
-		v.After = match[1] + " seeds"
+		v.After = "seed " + match[1]
 	}
 	return v, nil
 }

@@ -107,18 +107,8 @@ const (
 	NoLateCopies
 )
 
-func (b *Bounds) fleets() []uint8 {
-	if b.Fleets != nil {
-		return b.Fleets
-	}
-	return []uint8{1<<b.Nodes - 1}
-}
-
 // members returns the nodes of a fleet, which is counted from 1.
-func (b *Bounds) members(fleet uint8) uint8 {
-	all := b.fleets()
-	return all[int(fleet-1)%len(all)]
-}
+func (b *Bounds) members(fleet uint8) uint8 { return b.Fleets[int(fleet-1)%len(b.Fleets)] }
 
 // First returns the initial state: all nodes of the first fleet vote.
 func (b *Bounds) First() State {

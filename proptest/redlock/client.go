@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 
@@ -59,34 +58,32 @@ func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
 	}
 }
 
-// applyClient executes an event of the client of an attempt with Bounds.QuorumFirst.
-func (s *Search) applyClient(w *State, e event) (bool, error) {
-	was := w.Nodes
-	var err error
-	switch a := int(e.A); e.Kind {
-	case restAsked:
-		err = s.step(w, a, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.AskRest() })
-	case grantSpread:
-		return true, s.step(w, a, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.SpreadGrant() })
-	case attemptEnds:
-		return true, s.end(w, a)
-	case endArrives:
-		x := &w.Nodes[e.B].Exchanges[a]
-		x.Release = done
-		s.release(w, a, int(e.B), int(e.C), x.Refuses)
-	}
-	return was != w.Nodes, err
+// askRest makes an attempt ask the nodes that it has not asked yet.
+func (s *Search) askRest(w *State, e event) {
+	s.step(w, e.A, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.AskRest() })
+}
+
+// spreadGrant makes an attempt send its grant to the nodes that do not know it.
+func (s *Search) spreadGrant(w *State, e event) {
+	s.step(w, e.A, func(core *quorum.Attempt, _ []int) quorum.Requests { return core.SpreadGrant() })
+}
+
+// arriveEnd executes the release of an attempt on a server.
+func (s *Search) arriveEnd(w *State, e event) {
+	x := &w.Nodes[e.B].Exchanges[e.A]
+	x.Release = done
+	s.release(w, e, x.Refuses)
 }
 
 // start starts an attempt under a topology: it sends the acquire to the lives of the first nodes, or of all
 // nodes if first is 0.
-func (s *Search) start(w *State, a int, first, index uint8) error {
-	under := w.Topologies[index]
-	w.Attempts[a] = attempt{Started: true, Topology: index, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
+func (s *Search) start(w *State, e event) {
+	first, under := e.B, w.Topologies[e.C]
+	w.Attempts[e.A] = attempt{Started: true, Topology: e.C, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
 	if s.Broken == NewVersionOldPolicies {
-		w.Attempts[a].Version = w.Log.Version
+		w.Attempts[e.A].Version = w.Log.Version
 	}
-	return s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+	s.step(w, e.A, func(core *quorum.Attempt, nodes []int) quorum.Requests {
 		ask := quorum.Nodes(0)
 		for i, n := range nodes {
 			if first == 0 || first>>n&1 == 1 {
@@ -133,29 +130,28 @@ func (s *Search) targets(n *node, index uint8, yield func(server uint8)) {
 }
 
 // arriveAcquire executes an acquire on a server. Once the attempt is granted, the acquire has the granted token.
-func (s *Search) arriveAcquire(w *State, a, n int, m uint8) error {
-	x := &w.Nodes[n].Exchanges[a]
+func (s *Search) arriveAcquire(w *State, e event) {
+	at, x := &w.Attempts[e.A], &w.Nodes[e.B].Exchanges[e.A]
 	granted := token(0)
 	if x.Informed {
-		granted = w.Attempts[a].Token
+		granted = at.Token
 	}
-	says, t := s.run(w, acquire, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), granted)
+	says, t := s.run(w, acquire, e.A, &w.Nodes[e.B].Servers[e.C], at.under(), granted)
 	if x.Acquire == sent {
 		x.Acquire, x.Answer, x.Token = answered, says, t
 	} else if !s.Copies {
 		x.Acquire = done
 	}
 	if x.Release == done && !x.Refuses {
-		return Violation(fmt.Sprintf("an acquire of attempt %c arrives at node %d after its release, which did not refuse it",
-			'A'+rune(a), n))
+		s.violated("an acquire of attempt %c arrives at node %d after its release, which did not refuse it",
+			'A'+rune(e.A), e.B)
 	}
-	return nil
 }
 
 // arriveRaise executes a raise on a server.
-func (s *Search) arriveRaise(w *State, a, n int, m uint8) {
-	x := &w.Nodes[n].Exchanges[a]
-	says, _ := s.run(w, raise, a, &w.Nodes[n].Servers[m], w.Attempts[a].under(), x.RaiseTo)
+func (s *Search) arriveRaise(w *State, e event) {
+	x := &w.Nodes[e.B].Exchanges[e.A]
+	says, _ := s.run(w, raise, e.A, &w.Nodes[e.B].Servers[e.C], w.Attempts[e.A].under(), x.RaiseTo)
 	if x.Raise == sent {
 		x.Raise, x.RaiseOK = answered, says == quorum.Accepted
 	} else {
@@ -163,8 +159,21 @@ func (s *Search) arriveRaise(w *State, a, n int, m uint8) {
 	}
 }
 
+// arriveLate executes another call of a granted attempt on a server. A renewal has the topology that its holder knows.
+func (s *Search) arriveLate(w *State, e event) {
+	at, op := &w.Attempts[e.A], raise
+	under := at.under()
+	switch e.Kind {
+	case renewArrives:
+		op, under = renew, w.Topologies[e.D]
+	case spreadArrives:
+		op = acquire
+	}
+	s.run(w, op, e.A, &w.Nodes[e.B].Servers[e.C], under, at.Token)
+}
+
 // step runs a step of the quorum.Attempt of an attempt, on the nodes of its fleet, and sends its requests.
-func (s *Search) step(w *State, a int, do func(core *quorum.Attempt, nodes []int) quorum.Requests) error {
+func (s *Search) step(w *State, a uint8, do func(core *quorum.Attempt, nodes []int) quorum.Requests) {
 	at := &w.Attempts[a]
 	var votes [maxNodes]quorum.Vote
 	var all [maxNodes]int
@@ -214,21 +223,21 @@ func (s *Search) step(w *State, a int, do func(core *quorum.Attempt, nodes []int
 	}
 	at.Proposed, at.Spread, at.Ended = small(core.Proposed), core.Spread && s.QuorumFirst, core.Ended
 	if at.Outcome != quorum.Wait {
-		return nil
+		return
 	}
 	outcome, t := core.Outcome, small(core.Token)
 	if s.Broken == NoWriteBack && at.Proposed != 0 {
 		outcome, t = quorum.Granted, at.Proposed
 	}
-	return s.decided(w, a, outcome, t)
+	s.decided(w, a, outcome, t)
 }
 
 // answer delivers the answer of a node to the client.
-func (s *Search) answer(w *State, a, n int, e kind) error {
-	return s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
-		x, self := &w.Nodes[n].Exchanges[a], slices.Index(nodes, n)
+func (s *Search) answer(w *State, e event) {
+	s.step(w, e.A, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+		x, self := &w.Nodes[e.B].Exchanges[e.A], slices.Index(nodes, int(e.B))
 		was := *x
-		switch e {
+		switch e.Kind {
 		case acquireAnswered:
 			x.Acquire, x.Answer, x.Token = done, 0, 0
 			return core.Answer(self, quorum.Vote{State: was.Answer, Token: large(was.Token)}, false)
@@ -247,9 +256,9 @@ func (s *Search) answer(w *State, a, n int, e kind) error {
 
 // end ends an attempt, at any time, and sends its releases. Every node that has the lock for it must get one,
 // and refuse an acquire that is in flight.
-func (s *Search) end(w *State, a int) (err error) {
-	w.Attempts[a].Over = true
-	_ = s.step(w, a, func(core *quorum.Attempt, nodes []int) quorum.Requests {
+func (s *Search) end(w *State, e event) {
+	w.Attempts[e.A].Over = true
+	s.step(w, e.A, func(core *quorum.Attempt, nodes []int) quorum.Requests {
 		release, late := core.End()
 		switch s.Broken {
 		case ReleaseAcceptedOnly:
@@ -258,10 +267,10 @@ func (s *Search) end(w *State, a int) (err error) {
 			late = 0
 		}
 		for i, n := range nodes {
-			x := &w.Nodes[n].Exchanges[a]
-			holds := slices.ContainsFunc(w.Nodes[n].Servers[:], func(m server) bool { return m.Lock == uint8(a)+1 && !m.Gone })
-			if (holds || x.Acquire == sent || x.Acquire == abandoned) && !release.Has(i) && err == nil {
-				err = Violation(fmt.Sprintf("node %d gets no release of attempt %c", n, 'A'+rune(a)))
+			x := &w.Nodes[n].Exchanges[e.A]
+			holds := slices.ContainsFunc(w.Nodes[n].Servers[:], func(m server) bool { return m.Lock == e.A+1 && !m.Gone })
+			if (holds || x.Acquire == sent || x.Acquire == abandoned) && !release.Has(i) {
+				s.violated("node %d gets no release of attempt %c", n, 'A'+rune(e.A))
 			}
 			if release.Has(i) {
 				x.Release, x.Refuses = sent, late.Has(i)
@@ -269,22 +278,20 @@ func (s *Search) end(w *State, a int) (err error) {
 		}
 		return quorum.Requests{}
 	})
-	return err
 }
 
 // decided records the outcome of an attempt. Messages to nodes stay in flight.
-func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error {
+func (s *Search) decided(w *State, a uint8, outcome quorum.Outcome, t token) {
 	if outcome == quorum.Wait {
-		return nil
+		return
 	}
 	at := &w.Attempts[a]
-	var err error
 	if outcome == quorum.Granted {
-		err = w.granted(t, at.Before)
+		s.checkGrant(w, t, at.Before)
 	}
 	at.Outcome, at.Token, at.Proposed, at.Before = outcome, t, 0, 0
 	if s.QuorumFirst { // the client still takes answers
-		return err
+		return
 	}
 	for n := range s.Nodes {
 		x := &w.Nodes[n].Exchanges[a]
@@ -295,7 +302,6 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 			x.Raise, x.RaiseTo = unsent, 0
 		}
 	}
-	return err
 }
 
 // abandon returns the state of an acquire whose client no longer waits.

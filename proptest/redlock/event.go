@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"fmt"
 	"math/bits"
 
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -236,142 +237,89 @@ func (s *Search) logEvents(w *State, yield func(event)) {
 	}
 }
 
-// apply executes an event. It returns false if the event has no effect.
-func (s *Search) apply(w *State, e event) (bool, error) {
-	switch e.Kind {
-	case startAttempt:
-		return true, s.start(w, int(e.A), e.B, e.C)
-	case acquireArrives:
-		return true, s.arriveAcquire(w, int(e.A), int(e.B), e.C)
-	case raiseArrives:
-		s.arriveRaise(w, int(e.A), int(e.B), e.C)
-		return true, nil
-	case acquireAnswered, giveUp, raiseAnswered:
-		return true, s.answer(w, int(e.A), int(e.B), e.Kind)
-	case lateRaise, renewArrives, spreadArrives:
-		to, op, under := &w.Nodes[e.B].Servers[e.C], raise, w.Attempts[e.A].under()
-		switch e.Kind {
-		case renewArrives:
-			op, under = renew, w.Topologies[e.D]
-		case spreadArrives:
-			op = acquire
-		}
-		was := *to
-		s.run(w, op, int(e.A), to, under, w.Attempts[e.A].Token)
-		return was != *to, nil
-	case releaseArrives:
-		return s.release(w, int(e.A), int(e.B), int(e.C), true), nil
-	case breakArrives:
-		return s.breakAt(w, int(e.A), int(e.B), int(e.C), e.D), nil
-	case breakChecked:
-		x, current := &w.Nodes[e.B].Exchanges[e.A], w.Nodes[e.B].Current+1
-		changed := x.Checked != current
-		x.Checked = current
-		return changed, nil
-	case renewalRound:
-		return s.renewal(w, int(e.A), e.B, e.C, e.D)
-	case restAsked, grantSpread, attemptEnds, endArrives:
-		return s.applyClient(w, e)
-	}
-	if s.Standalone {
-		if changed, ok := s.applyStandalone(w, e); ok {
-			return changed, nil
-		}
-	}
-	return s.applyNode(w, e)
+// apply executes an event, and returns the property that it violates. An event may have no effect.
+func (s *Search) apply(w *State, e event) error {
+	s.violation = nil
+	kinds[e.Kind].effect(s, w, e)
+	return s.violation
 }
 
-// applyStandalone executes an event of a recovery without a log.
-func (s *Search) applyStandalone(w *State, e event) (changed, ok bool) {
-	switch to := &w.Nodes[e.A].Servers[e.B]; e.Kind {
-	case joinNode:
-		s.joinStandalone(w, to)
-	case initArrives:
-		s.initStandalone(w, to)
-	case reportTo:
-		return s.reportTo(w, to, int(e.C), int(e.D)), true
-	case reserveAt:
-		return s.reserve(w, to, int(e.C), int(e.D)), true
-	case quarantineEnds:
-		s.disconnect(w)
-		to.Waited = true
-	default:
-		return false, false
+// violated records that an event violates a property. The first one counts.
+func (s *Search) violated(format string, args ...any) {
+	if s.violation == nil {
+		s.violation = Violation(fmt.Sprintf(format, args...))
 	}
-	return true, true
 }
 
-// applyNode executes an event of a node, or of the leader with a node.
-func (s *Search) applyNode(w *State, e event) (bool, error) {
-	n, m, to := int(e.A), int(e.B), &w.Nodes[e.A].Servers[e.B]
-	switch e.Kind {
-	case lockEnds:
-		to.Lock = 0
-	case lockExpires:
-		to.Expired = true
-	case recordDropped:
+// at returns the server of an event of a node.
+func (w *State) at(e event) *server { return &w.Nodes[e.A].Servers[e.B] }
+
+// kinds has the description and the effect of each kind of event. In a description {a} is an attempt; {A} to {D} are
+// parameters.
+var kinds = [...]struct {
+	text   string
+	effect func(s *Search, w *State, e event)
+}{
+	startAttempt:    {"attempt {a} starts", (*Search).start},
+	acquireArrives:  {"the acquire of {a} arrives at node {B}, server {C}", (*Search).arriveAcquire},
+	acquireAnswered: {"{a} receives the answer of node {B}", (*Search).answer},
+	giveUp:          {"{a} gives up on node {B}", (*Search).answer},
+	raiseArrives:    {"the raise of {a} arrives at node {B}, server {C}", (*Search).arriveRaise},
+	raiseAnswered:   {"{a} receives the answer to its raise of node {B}", (*Search).answer},
+	lateRaise:       {"another raise of {a} arrives at node {B}, server {C}", (*Search).arriveLate},
+	renewArrives:    {"a renewal of {a} arrives at node {B}, server {C}", (*Search).arriveLate},
+	spreadArrives:   {"the grant of {a} arrives at node {B}, server {C}", (*Search).arriveLate},
+	restAsked:       {"{a} asks the remaining nodes", (*Search).askRest},
+	grantSpread:     {"{a} sends its grant to the remaining nodes", (*Search).spreadGrant},
+	attemptEnds:     {"{a} ends", (*Search).end},
+	endArrives:      {"the release of {a} arrives at node {B}, server {C}", (*Search).arriveEnd},
+
+	releaseArrives: {"the release of {a} arrives at node {B}, server {C}", func(s *Search, w *State, e event) {
+		s.release(w, e, true)
+	}},
+	breakArrives: {"the break of {a} under topology {D} arrives at node {B}, server {C}", (*Search).arriveBreak},
+	breakChecked: {"the break of {a} finds the server that the address of node {B} leads to", (*Search).checkBreak},
+	renewalRound: {"{a} renews under topology {D} on the nodes {mask}, at the former servers of {old}",
+		(*Search).renewal},
+	lockExpires: {"the attempt expires on node {A}, server {B}", func(_ *Search, w *State, e event) {
+		w.at(e).Expired = true
+	}},
+	lockEnds: {"the lock ends on node {A}, server {B}", func(_ *Search, w *State, e event) { w.at(e).Lock = 0 }},
+	recordDropped: {"node {A}, server {B} drops the record of the lock", func(_ *Search, w *State, e event) {
+		to := w.at(e)
 		to.Last, to.Counter, to.Ended, to.Released = 0, 0, 0, 0
-	case nodeLost:
-		w.Left.Losses--
-		s.lose(w, n, evidence(e.C))
-	case addressMoves:
-		s.replace(w, n)
-	case addressMovesBack:
-		s.moveBack(w, n, e.B)
-	case joinNode:
-		return s.join(w, to), nil
-	case rangeAssigned:
-		return s.assign(w, n, m), nil
-	case initSent:
-		return s.sendInit(w, n, m), nil
-	case initArrives:
-		return s.arriveInit(w, to), nil
-	case advanceArrives:
-		if e.C == 1 {
-			return s.advance(w, to, &w.Earlier), nil
-		}
-		return s.advance(w, to, &w.Log), nil
-	case otherCall:
-		to.Version = w.Log.Version
-	case nodeReports:
-		return s.report(w, n, m), nil
-	case ceilingRaised:
-		return s.raiseCeiling(w, n, m), nil
-	default:
-		return s.applyLog(w, e)
-	}
-	return true, nil
-}
+	}},
 
-// applyLog executes an event of the log.
-func (s *Search) applyLog(w *State, e event) (bool, error) {
-	switch e.Kind {
-	case nodeReportsForReconcile:
-		return s.reportForReconcile(w, int(e.A)), nil
-	case setClosed:
-		return s.closeSets(w, e.C), nil
-	case timeClosesSets:
-		return s.timeCloses(w), nil
-	case fleetForced:
-		s.force(w)
-	case moveBegins:
-		s.move(w)
-	case moveAborted:
-		w.Left.Aborts--
-		s.commit(w, func(l *register) { l.Next = none })
-	case fleetChanges:
-		s.changeFleet(w)
-	case changeFinished:
-		s.finish(w)
-	case correctnessGrant:
-		return true, s.grant(w)
-	case backup:
+	nodeLost:         {"the server of node {A} restarts", (*Search).lose},
+	addressMoves:     {"the address of node {A} moves to a new server", (*Search).replace},
+	addressMovesBack: {"the address of node {A} moves back to server {B}", (*Search).moveBack},
+	joinNode:         {"a join nonce is put on node {A}, server {B}", (*Search).join},
+	rangeAssigned:    {"the log names the life of node {A}, server {B}", (*Search).assign},
+	initSent:         {"init is sent to node {A}, server {B}", (*Search).sendInit},
+	initArrives:      {"init arrives at node {A}, server {B}", (*Search).arriveInit},
+	reportTo:         {"node {C}, server {D} reports for the recovery of node {A}, server {B}", (*Search).reportTo},
+	reserveAt:        {"node {C}, server {D} stores the floor for node {A}, server {B}", (*Search).reserve},
+	quarantineEnds: {"the quarantine of node {A}, server {B} ends; processes drop connections to old servers",
+		(*Search).endQuarantine},
+	advanceArrives: {"advance arrives at node {A}, server {B}", (*Search).advance},
+	otherCall: {"a call for another lock brings the log's version to node {A}, server {B}",
+		func(_ *Search, w *State, e event) { w.at(e).Version = w.Log.Version }},
+	ceilingRaised: {"the log raises its ceiling, since node {A} approaches it", (*Search).raiseCeiling},
+	nodeReports:   {"node {A}, server {B} reports that it has reached the goal", (*Search).report},
+
+	setClosed:        {"the log closes its oldest set of lives", (*Search).closeSets},
+	timeClosesSets:   {"time closes the sets of lives", (*Search).timeCloses},
+	moveBegins:       {"the log begins a migration of the lock", (*Search).move},
+	moveAborted:      {"the log aborts the migration", (*Search).abort},
+	changeFinished:   {"the log finishes its change", (*Search).finish},
+	fleetChanges:     {"the log begins to change the fleet", (*Search).changeFleet},
+	correctnessGrant: {"a grant in correctness mode", (*Search).grant},
+	backup: {"a backup of the log is taken", func(_ *Search, w *State, _ event) {
 		w.Left.Backups--
 		w.Saved = w.Log
-	case restored:
-		s.restore(w)
-	case reconciled:
-		return s.reconcile(w), nil
-	}
-	return true, nil
+	}},
+	restored:                {"the log is restored from the backup", (*Search).restore},
+	nodeReportsForReconcile: {"node {A} reports to the reconciling log", (*Search).reportForReconcile},
+	reconciled:              {"the log reconciles with the reports", (*Search).reconcile},
+	fleetForced:             {"the restored log is set to the fleet that its nodes name", (*Search).force},
 }

@@ -77,7 +77,12 @@ func (s *Search) place(w *State, added topology) int {
 }
 
 // join puts a fresh join nonce on a server that the leader is connected to.
-func (s *Search) join(w *State, to *server) bool {
+func (s *Search) join(w *State, e event) {
+	to := w.at(e)
+	if s.Standalone {
+		s.joinStandalone(w, to)
+		return
+	}
 	if to.Join == 0 {
 		s.beginQuarantine(w, to)
 	}
@@ -88,22 +93,21 @@ func (s *Search) join(w *State, to *server) bool {
 	}
 	j := redisnode.Join{Nonce: joins[nonce], Version: uint64(w.Log.Version), Fleet: fleetNames[w.Log.Fleet], Again: true}
 	if reason, _ := s.state.PutJoin(0, j); reason != redisnode.Accepted {
-		return false
+		return
 	}
 	s.store(to)
 	to.Joins = nonce
 	if s.Broken != JoinNonceTwice { // an init with another nonce has no effect any more
 		to.Init = call{}
 	}
-	return true
 }
 
 // assign is the log entry that names the life of a server and its join nonce.
-func (s *Search) assign(w *State, n, m int) bool {
-	to := &w.Nodes[n]
-	named := lifeOf(m, to.Servers[m].Join)
+func (s *Search) assign(w *State, e event) {
+	to := &w.Nodes[e.A]
+	named := lifeOf(int(e.B), w.at(e).Join)
 	if to.Log.Life == named && to.Log.Version != 0 || !s.open(w) {
-		return false
+		return
 	}
 	top := token(0)
 	for i := range s.Nodes {
@@ -117,33 +121,33 @@ func (s *Search) assign(w *State, n, m int) bool {
 		l.Ceiling = max(l.Ceiling, l.Floor+jump)
 	})
 	w.Left.Ranges--
-	return true
 }
 
 // sendInit sends the floor to the server, when the older sets of lives are closed.
-func (s *Search) sendInit(w *State, n, m int) bool {
-	to, r := &w.Nodes[n].Servers[m], &w.Nodes[n].Log
-	if r.Version == 0 || r.Life != lifeOf(m, to.Join) || !s.mayInit(w, r.Version) {
-		return false
+func (s *Search) sendInit(w *State, e event) {
+	to, r := w.at(e), &w.Nodes[e.A].Log
+	if r.Version != 0 && r.Life == lifeOf(int(e.B), to.Join) && s.mayInit(w, r.Version) {
+		to.Init = call{Join: to.Join, Version: max(r.Version, w.Log.Version), Fleet: w.Log.Fleet, Floor: r.Floor,
+			Ceiling: w.Log.Ceiling, Successor: w.Log.NextFleet}
 	}
-	was := *to
-	to.Init = call{Join: to.Join, Version: max(r.Version, w.Log.Version), Fleet: w.Log.Fleet, Floor: r.Floor,
-		Ceiling: w.Log.Ceiling, Successor: w.Log.NextFleet}
-	return *to != was
 }
 
 // raiseCeiling raises the log's ceiling if a node reports that it approaches it.
-func (s *Search) raiseCeiling(w *State, n, m int) bool {
-	to, needed := s.goal(w, &w.Log).RaiseCeiling([]recovery.Report{w.Nodes[n].report(m)})
+func (s *Search) raiseCeiling(w *State, e event) {
+	to, needed := s.goal(w, &w.Log).RaiseCeiling([]recovery.Report{w.Nodes[e.A].report(int(e.B))})
 	if needed {
 		w.Log.Ceiling = max(w.Log.Ceiling, small(to))
 		w.Left.Ranges--
 	}
-	return needed
 }
 
 // arriveInit makes a server a voter if it has the join nonce.
-func (s *Search) arriveInit(w *State, to *server) bool {
+func (s *Search) arriveInit(w *State, e event) {
+	to := w.at(e)
+	if s.Standalone {
+		s.initStandalone(w, to)
+		return
+	}
 	s.load(to)
 	if s.Broken == InitWithoutJoin {
 		s.state.Join = joins[to.Init.Join]
@@ -152,7 +156,7 @@ func (s *Search) arriveInit(w *State, to *server) bool {
 	r := redisnode.Range{Join: joins[c.Join], Version: uint64(c.Version), Fleet: fleetNames[c.Fleet],
 		Floor: large(c.Floor), Ceiling: large(c.Ceiling), Successor: fleetNames[c.Successor]}
 	if s.state.Init(0, &r).Reason != redisnode.Accepted {
-		return false
+		return
 	}
 	if s.Broken == OtherLifeRefuses { // init also lowers the version
 		s.state.Version = r.Version
@@ -165,32 +169,30 @@ func (s *Search) arriveInit(w *State, to *server) bool {
 	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
 		to.Init = call{}
 	}
-	return true
 }
 
-// advance brings a server to the goal of a log.
-func (s *Search) advance(w *State, to *server, from *register) bool {
+// advance brings a server to the goal of the log, or to that of its previous version.
+func (s *Search) advance(w *State, e event) {
+	from := &w.Log
+	if e.C == 1 {
+		from = &w.Earlier
+	}
 	if from.Version == 0 {
-		return false
+		return
 	}
-	g := s.goal(w, from)
-	was := *to
+	g, to := s.goal(w, from), w.at(e)
 	s.load(to)
-	if s.state.Advance(g.Version, g.Fleet, g.Floor, g.Ceiling, g.Successor) != redisnode.Accepted {
-		return false
+	if s.state.Advance(g.Version, g.Fleet, g.Floor, g.Ceiling, g.Successor) == redisnode.Accepted {
+		s.store(to)
 	}
-	s.store(to)
-	return *to != was
 }
 
 // report records that a server has reached the goal.
-func (s *Search) report(w *State, n, m int) bool {
-	to := &w.Nodes[n].Servers[m]
-	if to.Reached || !s.goal(w, &w.Log, n).Met([]recovery.Report{w.Nodes[n].report(m)}) {
-		return false
+func (s *Search) report(w *State, e event) {
+	to, report := w.at(e), w.Nodes[e.A].report(int(e.B))
+	if !to.Reached && s.goal(w, &w.Log, int(e.A)).Met([]recovery.Report{report}) {
+		to.Reached, to.ReachedMax = true, to.Max
 	}
-	to.Reached, to.ReachedMax = true, to.Max
-	return true
 }
 
 // met reports whether a quorum has reached the log's goal.
@@ -225,7 +227,7 @@ func (s *Search) granted(w *State) fencing.Token {
 }
 
 // move begins a migration of the lock to the other mode.
-func (s *Search) move(w *State) {
+func (s *Search) move(w *State, _ event) {
 	s.commit(w, func(l *register) {
 		if l.Mode == efficiency {
 			l.Next = correctness
@@ -238,8 +240,14 @@ func (s *Search) move(w *State) {
 	w.Left.Moves--
 }
 
+// abort ends a migration of the lock, which keeps its mode.
+func (s *Search) abort(w *State, _ event) {
+	w.Left.Aborts--
+	s.commit(w, func(l *register) { l.Next = none })
+}
+
 // finish completes a reconciliation, a change of fleet, or a migration.
-func (s *Search) finish(w *State) {
+func (s *Search) finish(w *State, _ event) {
 	granted := small(s.granted(w))
 	s.commit(w, func(l *register) {
 		switch {
@@ -279,21 +287,17 @@ func (r *register) changing() bool {
 func (r *register) reconciling() bool { return !r.Ready && !r.Reconciled }
 
 // changeFleet begins a change to the next fleet.
-func (s *Search) changeFleet(w *State) {
+func (s *Search) changeFleet(w *State, _ event) {
 	s.commit(w, func(l *register) { l.NextFleet = l.Fleet%uint8(len(s.Fleets)) + 1 })
 	w.Left.Fleets--
 }
 
 // grant grants the lock in correctness mode.
-func (s *Search) grant(w *State) error {
+func (s *Search) grant(w *State, _ event) {
 	w.Log.Last++
-	t := w.Log.Last
-	if err := w.granted(t, w.Top); err != nil {
-		return err
-	}
+	s.checkGrant(w, w.Log.Last, w.Top)
 	w.Left.Grants--
-	w.Issued[w.Left.Grants] = t
-	return nil
+	w.Issued[w.Left.Grants] = w.Log.Last
 }
 
 // served reports whether the lock may be granted in correctness mode.

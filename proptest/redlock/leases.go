@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 
@@ -110,49 +109,54 @@ func (s *Search) breakEvents(w *State, a, n uint8, yield func(event)) {
 	}
 }
 
-// breakAt executes a break on a server, and counts its answer.
-func (s *Search) breakAt(w *State, a, n, m int, under uint8) bool {
-	at, was := &w.Attempts[a], *w
-	if at.Breaking != under+1 {
-		at.Breaking = under + 1
+// arriveBreak executes a break on a server, and counts its answer.
+func (s *Search) arriveBreak(w *State, e event) {
+	at := &w.Attempts[e.A]
+	if at.Breaking != e.D+1 {
+		at.Breaking = e.D + 1
 		w.Left.Breaks--
-		s.round(w, a, 1)
+		s.round(w, e.A, 1)
 		if s.Broken == BreakInOneRound {
 			at.Round = 2
 		}
 	}
-	end := redisnode.End{Nonce: nonces[a+1], Token: large(at.Token), Cause: redisnode.Broken, Wake: redisnode.WakeNone,
-		Refuse: true, Version: uint64(w.Topologies[under].Version), Fleet: fleetNames[w.Topologies[under].Fleet]}
-	switch reason := s.execute(&w.Nodes[n].Servers[m], uint8(a), end); {
+	under := w.Topologies[e.D]
+	end := redisnode.End{Nonce: nonces[e.A+1], Token: large(at.Token), Cause: redisnode.Broken,
+		Wake: redisnode.WakeNone, Refuse: true, Version: uint64(under.Version), Fleet: fleetNames[under.Fleet]}
+	switch reason := s.execute(&w.Nodes[e.B].Servers[e.C], e.A, end); {
 	case reason == redisnode.Accepted:
 	case reason == redisnode.Empty && s.Broken == BreakWithoutVotes:
 	default:
-		return *w != was
+		return
 	}
-	x := &w.Nodes[n].Exchanges[a]
-	if at.Round == 2 && x.Checked != uint8(m)+1 && s.Broken != BreakWithoutCheck { // a late copy
-		return *w != was
+	x := &w.Nodes[e.B].Exchanges[e.A]
+	if at.Round == 2 && x.Checked != e.C+1 && s.Broken != BreakWithoutCheck { // a late copy
+		return
 	}
 	x.Confirmed = true
 	confirmed := 0
 	for i := range s.Nodes {
-		if w.Nodes[i].Exchanges[a].Confirmed {
+		if w.Nodes[i].Exchanges[e.A].Confirmed {
 			confirmed++
 		}
 	}
 	switch {
 	case confirmed < quorum.Size(s.Nodes):
 	case at.Round == 1:
-		s.round(w, a, 2)
+		s.round(w, e.A, 2)
 	default:
-		s.round(w, a, 0)
+		s.round(w, e.A, 0)
 		at.Broken, at.Breaking = true, 0
 	}
-	return *w != was
+}
+
+// checkBreak notes the server that an address leads to in the second round of a break.
+func (s *Search) checkBreak(w *State, e event) {
+	w.Nodes[e.B].Exchanges[e.A].Checked = w.Nodes[e.B].Current + 1
 }
 
 // round begins a round of a break.
-func (s *Search) round(w *State, a int, round uint8) {
+func (s *Search) round(w *State, a, round uint8) {
 	w.Attempts[a].Round = round
 	for n := range s.Nodes {
 		x := &w.Nodes[n].Exchanges[a]
@@ -162,15 +166,14 @@ func (s *Search) round(w *State, a int, round uint8) {
 
 // release executes a release on a server, which refuses late copies of the attempt if refuse is set. An
 // attempt that was not granted has no token.
-func (s *Search) release(w *State, a, n, m int, refuse bool) bool {
-	at, was := &w.Attempts[a], *w
-	end := redisnode.End{Nonce: nonces[a+1], Cause: redisnode.Released, Wake: redisnode.WakeNone, Refuse: refuse}
+func (s *Search) release(w *State, e event, refuse bool) {
+	at := &w.Attempts[e.A]
+	end := redisnode.End{Nonce: nonces[e.A+1], Cause: redisnode.Released, Wake: redisnode.WakeNone, Refuse: refuse}
 	if at.Outcome == quorum.Granted {
 		end.Token = large(at.Token)
 	}
 	at.Over = true // the holder does not renew it any more
-	s.execute(&w.Nodes[n].Servers[m], uint8(a), end)
-	return *w != was
+	s.execute(&w.Nodes[e.B].Servers[e.C], e.A, end)
 }
 
 // execute executes a release or a break on a server.
@@ -189,8 +192,8 @@ func (s *Search) execute(to *server, a uint8, end redisnode.End) redisnode.Reaso
 
 // renewal is a renewal on the nodes in mask, under a topology, of which quorum.Renewal decides. The others fail.
 // Without a service it goes to the servers that the addresses lead to, and to former servers of the nodes in old.
-func (s *Search) renewal(w *State, a int, old, mask, under uint8) (bool, error) {
-	at, was := &w.Attempts[a], *w
+func (s *Search) renewal(w *State, e event) {
+	at, old, mask, under := &w.Attempts[e.A], e.B, e.C, e.D
 	answers := quorum.Renewal{Nodes: s.Nodes, Failed: s.Nodes - bits.OnesCount8(mask)}
 	for n := range s.Nodes {
 		named := w.Nodes[n].Topologies[under]
@@ -207,8 +210,8 @@ func (s *Search) renewal(w *State, a int, old, mask, under uint8) (bool, error) 
 			answers.Failed++
 			continue
 		}
-		other := to.Lock != 0 && to.Lock != uint8(a)+1
-		state, _ := s.run(w, renew, a, to, w.Topologies[under], at.Token)
+		other := to.Lock != 0 && to.Lock != e.A+1
+		state, _ := s.run(w, renew, e.A, to, w.Topologies[under], at.Token)
 		switch lost := s.reply.Reason == redisnode.Taken || s.reply.Reason == redisnode.Ended; {
 		case state == quorum.Accepted:
 			answers.Extended++
@@ -216,34 +219,31 @@ func (s *Search) renewal(w *State, a int, old, mask, under uint8) (bool, error) 
 			answers.Failed++
 		default:
 			answers.Lost++
-			if s.Maintenance && a == 0 && !other {
-				return true, Violation(fmt.Sprintf("node %d does not take the lease back", n))
+			if s.Maintenance && e.A == 0 && !other {
+				s.violated("node %d does not take the lease back", n)
 			}
 		}
 	}
 	switch answers.Outcome() {
 	case quorum.RenewalExtended:
 		if at.Broken {
-			return true, Violation("a broken lease is renewed")
+			s.violated("a broken lease is renewed")
 		}
 		for n := range s.Nodes {
 			for m := range w.Nodes[n].Count {
-				w.Nodes[n].Servers[m].Stale &^= 1 << a
+				w.Nodes[n].Servers[m].Stale &^= 1 << e.A
 			}
 		}
 	case quorum.RenewalLost:
 		at.Over = true
 	}
 	if answers.Extended == s.Nodes && !s.Standalone {
-		if err := s.found(w, a, under); err != nil {
-			return true, err
-		}
+		s.checkFound(w, e.A, under)
 	}
-	return *w != was, nil
 }
 
-// found checks that every quorum of the lives of a topology knows the granted token of an attempt.
-func (s *Search) found(w *State, a int, under uint8) error {
+// checkFound checks that every quorum of the lives of a topology knows the granted token of an attempt.
+func (s *Search) checkFound(w *State, a, under uint8) {
 	for mask := range uint8(1) << s.Nodes {
 		if bits.OnesCount8(mask) != quorum.Size(s.Nodes) {
 			continue
@@ -251,15 +251,14 @@ func (s *Search) found(w *State, a int, under uint8) error {
 		var tokens []fencing.Token
 		for n := range s.Nodes {
 			at := &w.Nodes[n].Servers[w.Nodes[n].Topologies[under].server()]
-			if mask>>n&1 == 1 && at.Lock == uint8(a)+1 && !at.Expired {
+			if mask>>n&1 == 1 && at.Lock == a+1 && !at.Expired {
 				tokens = append(tokens, large(at.Last))
 			}
 		}
 		if t := quorum.GrantedToken(tokens, s.Nodes); t != large(w.Attempts[a].Token) {
-			return Violation(fmt.Sprintf("nodes %03b do not know the granted token: they have %v", mask, tokens))
+			s.violated("nodes %03b do not know the granted token: they have %v", mask, tokens)
 		}
 	}
-	return nil
 }
 
 // mayLose reports whether a node may restart or move. In a maintenance all nodes vote before the next one

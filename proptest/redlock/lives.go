@@ -13,8 +13,8 @@ const (
 
 // replace moves an address to a new server. The old one keeps its state, and any process
 // may keep its connections to it.
-func (s *Search) replace(w *State, n int) {
-	at := &w.Nodes[n]
+func (s *Search) replace(w *State, e event) {
+	at := &w.Nodes[e.A]
 	was, former := *at.current(), at.Current+1
 	is := at.begin()
 	w.Left.Replaced--
@@ -36,12 +36,12 @@ func (s *Search) mayLeadBack(n *node, m uint8) bool {
 
 // moveBack moves an address back to a server that it left. Nobody looked at the server meanwhile, so its quarantine
 // starts again, and so does that of the server that the address leaves.
-func (s *Search) moveBack(w *State, n int, m uint8) {
-	at := &w.Nodes[n]
+func (s *Search) moveBack(w *State, e event) {
+	at := &w.Nodes[e.A]
 	for i := range at.Count {
 		s.beginQuarantine(w, &at.Servers[i])
 	}
-	at.Current, at.Servers[m].Gone = m, false
+	at.Current, at.Servers[e.B].Gone = e.B, false
 	if s.Broken != QuarantineFromFirstJoin {
 		at.current().restartQuarantine()
 	}
@@ -179,30 +179,28 @@ func (s *Search) unborn(n *node, version uint8, i, m int) bool {
 		named.server() == m && n.Servers[m].Version == 0
 }
 
-// closeSets drops the oldest open set if it is closed according to these nodes.
-func (s *Search) closeSets(w *State, heard uint8) bool {
+// closeSets drops the oldest open set if it is closed according to the nodes that the leader has heard of.
+func (s *Search) closeSets(w *State, e event) {
 	if w.Open[0] == 0 {
-		return false
+		return
 	}
-	closing, granted := s.closing(w, 0, heard)
-	if closing == recovery.Closed {
+	if closing, granted := s.closing(w, 0, e.C); closing == recovery.Closed {
 		s.closeOldest(w, granted)
 	}
-	return closing == recovery.Closed
 }
 
 // timeCloses drops the open sets that only time can close. It closes them if no process
 // uses a connection to a server that its address no longer leads to.
-func (s *Search) timeCloses(w *State) bool {
+func (s *Search) timeCloses(w *State, _ event) {
 	if w.Open[0] == 0 {
-		return false
+		return
 	}
 	for i, version := range w.Open {
 		if version == 0 {
 			continue
 		}
 		if closing, _ := s.closing(w, i, nobody); closing == recovery.Open {
-			return false
+			return
 		}
 	}
 	if s.Broken != TimeWithoutChecks {
@@ -211,7 +209,6 @@ func (s *Search) timeCloses(w *State) bool {
 	for w.Open[0] != 0 {
 		s.closeOldest(w, fencing.None)
 	}
-	return true
 }
 
 // mayInit reports whether the sets of lives that are older than a range are closed.

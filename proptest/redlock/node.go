@@ -91,7 +91,7 @@ const (
 
 // run executes a call of an attempt on a server and returns the vote. A call checks the
 // server, but not the join nonce of its life: the keys of a server have its name.
-func (s *Search) run(w *State, op operation, a int, to *server, under topology, t token) (quorum.State, token) {
+func (s *Search) run(w *State, op operation, a uint8, to *server, under topology, t token) (quorum.State, token) {
 	if to.Gone {
 		return quorum.Failed, 0
 	}
@@ -171,8 +171,9 @@ func (d data) report(initialised uint8) *recovery.State {
 
 // lose restarts the server that an address leads to. Without a service, no process refers
 // to the lives of a server, so the new one takes its place.
-func (s *Search) lose(w *State, n int, kept evidence) {
-	at := &w.Nodes[n]
+func (s *Search) lose(w *State, e event) {
+	w.Left.Losses--
+	at := &w.Nodes[e.A]
 	was, is, former := *at.current(), at.current(), uint8(0)
 	if s.Standalone {
 		*is = server{}
@@ -184,7 +185,7 @@ func (s *Search) lose(w *State, n int, kept evidence) {
 	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
 		is.Init = was.Init
 	}
-	s.keep(is, &was, kept, former)
+	s.keep(is, &was, evidence(e.C), former)
 }
 
 // keep leaves data of a server, which is counted from 1, to its successor.

@@ -3,7 +3,7 @@ package redlock
 import "github.com/leased-project/leased/redlockadapter/recovery"
 
 // restore restores the log from the backup.
-func (s *Search) restore(w *State) {
+func (s *Search) restore(w *State, _ event) {
 	w.Earlier, w.Log = w.Log, w.Saved
 	w.Left.Restores--
 	l := &w.Log
@@ -34,32 +34,31 @@ func (s *Search) forgetReports(w *State) {
 }
 
 // reportForReconcile records the report of the server that a node leads to now.
-func (s *Search) reportForReconcile(w *State, n int) bool {
-	to := &w.Nodes[n]
+func (s *Search) reportForReconcile(w *State, e event) {
+	to := &w.Nodes[e.A]
 	r := to.report(int(to.Current))
 	for _, state := range []*recovery.State{r.Live, r.Former} {
 		if state != nil && s.Broken == RetiredEvidence {
 			state.Successor = ""
 		}
 	}
-	e := recovery.Reconcile(fleetNames[w.Log.Fleet], []recovery.Report{r}, !w.Log.Restored)
-	if to.Reported || e.Reporters == 0 && e.Successor == "" {
-		return false
+	found := recovery.Reconcile(fleetNames[w.Log.Fleet], []recovery.Report{r}, !w.Log.Restored)
+	if to.Reported || found.Reporters == 0 && found.Successor == "" {
+		return
 	}
 	to.Reported = true
-	if e.Lives[0] != "" {
+	if found.Lives[0] != "" {
 		to.ReportedLife = lifeOf(int(to.Current), to.current().Initialised)
 	}
-	successor, version := index(fleetNames[:], e.Successor), newest(fleetNames[w.Log.Fleet], r)
+	successor, version := index(fleetNames[:], found.Successor), newest(fleetNames[w.Log.Fleet], r)
 	switch {
 	case version > w.ReportedNewest:
 		w.ReportedNewest, w.ReportedSuccessor = version, successor
 	case version == w.ReportedNewest:
 		w.ReportedSuccessor = max(w.ReportedSuccessor, successor)
 	}
-	w.ReportedVersion = max(w.ReportedVersion, uint8(e.Version))
-	w.ReportedCeiling = max(w.ReportedCeiling, small(e.Ceiling))
-	return true
+	w.ReportedVersion = max(w.ReportedVersion, uint8(found.Version))
+	w.ReportedCeiling = max(w.ReportedCeiling, small(found.Ceiling))
 }
 
 // newest returns the newest version of a fleet in a report.
@@ -91,7 +90,7 @@ func (s *Search) reported(w *State, n int) recovery.Report {
 }
 
 // reconcile moves the log past the reports of a quorum, and names the lives that vote.
-func (s *Search) reconcile(w *State) bool {
+func (s *Search) reconcile(w *State, _ event) {
 	var reports []recovery.Report
 	for n := range s.Nodes {
 		if s.members(w.Log.Fleet)>>n&1 == 1 {
@@ -100,7 +99,7 @@ func (s *Search) reconcile(w *State) bool {
 	}
 	e := recovery.Reconcile(fleetNames[w.Log.Fleet], reports, !w.Log.Restored)
 	if !e.Enough {
-		return false
+		return
 	}
 	s.clearLives(w)
 	at := 0
@@ -138,12 +137,11 @@ func (s *Search) reconcile(w *State) bool {
 		}
 	}
 	s.forgetReports(w)
-	return true
 }
 
 // force sets the fleet of a restored log to the one that replaced its fleet, according to
 // the nodes. The log must reconcile with that fleet.
-func (s *Search) force(w *State) {
+func (s *Search) force(w *State, _ event) {
 	s.commit(w, func(l *register) { l.Fleet, l.NextFleet = w.ReportedSuccessor, 0 })
 	s.clearLives(w)
 	s.forgetReports(w)

@@ -15,6 +15,7 @@ import (
 type Search struct {
 	Bounds
 	script
+	violation error // of the event being applied
 
 	Visited int // states, or steps of walks
 	// Most limits the number of visited states; 0 is no limit.
@@ -42,12 +43,14 @@ var errMost = errors.New("the search has reached its limit of states")
 
 // NewSearch returns a Search within bounds.
 func NewSearch(b Bounds) *Search {
-	b.Fleets = b.fleets()
+	if b.Fleets == nil {
+		b.Fleets = []uint8{1<<b.Nodes - 1}
+	}
 	s := &Search{Bounds: b, seed: maphash.MakeSeed(), seen: map[uint64]bool{}}
 	var w State
 	s.size = int(unsafe.Offsetof(w.Nodes)) + b.Nodes*int(unsafe.Sizeof(w.Nodes[0]))
 	for n := range b.Nodes {
-		for i, members := range b.fleets() {
+		for i, members := range b.Fleets {
 			s.classes[n] |= members >> n & 1 << i
 		}
 	}
@@ -84,11 +87,10 @@ func (s *Search) Run() error {
 // visit executes an event and adds a new state to the next level.
 func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, error) {
 	copy(raw(&s.then)[:s.size], raw(w)[:s.size])
-	changed, err := s.apply(&s.then, e)
-	if err != nil {
+	if err := s.apply(&s.then, e); err != nil {
 		return next, s.traced(err, number, e)
 	}
-	if !changed {
+	if bytes.Equal(raw(&s.then)[:s.size], raw(w)[:s.size]) {
 		return next, nil
 	}
 	key := s.key(&s.then)
@@ -116,7 +118,8 @@ func (s *Search) traced(err error, number uint32, last event) error {
 func (s *Search) first() State {
 	w := s.First()
 	for _, e := range s.Prefix {
-		if changed, err := s.apply(&w, e); !changed || err != nil {
+		was := w
+		if err := s.apply(&w, e); w == was || err != nil {
 			panic(fmt.Sprintf("%s: event %v of the prefix is impossible: %v", s.Name, e, err))
 		}
 	}
@@ -136,11 +139,10 @@ func (s *Search) Walk(r *rand.Rand, steps int) error {
 			i := r.IntN(len(possible))
 			e := possible[i]
 			then := w
-			changed, err := s.apply(&then, e)
-			if err != nil {
+			if err := s.apply(&then, e); err != nil {
 				return s.failure(err, append(happened, e))
 			}
-			if changed {
+			if then != w {
 				w, happened = then, append(happened, e)
 				break
 			}

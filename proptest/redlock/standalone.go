@@ -57,19 +57,27 @@ func (s *Search) joinStandalone(w *State, to *server) {
 	to.restartQuarantine()
 }
 
+// endQuarantine ends the quarantine of a server: processes drop their connections to servers that have lost their
+// addresses.
+func (s *Search) endQuarantine(w *State, e event) {
+	s.disconnect(w)
+	w.at(e).Waited = true
+}
+
 // restartQuarantine starts the quarantine of a server again, and the choice of its floor with it.
 func (to *server) restartQuarantine() {
 	to.standaloneRecovery = standaloneRecovery{}
 }
 
-// reportTo passes the report of a server of node other to the recovery of a server, which
+// reportTo passes the report of a server of another node to the recovery of a server, which
 // runs recovery.StandaloneFloor once a quorum has reported.
-func (s *Search) reportTo(w *State, to *server, other, o int) bool {
-	if _, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[other].report(o)}); !ok {
-		return false
+func (s *Search) reportTo(w *State, e event) {
+	to, report := w.at(e), w.Nodes[e.C].report(int(e.D))
+	if _, ok := recovery.StandaloneFloor([]recovery.Report{report}); !ok {
+		return
 	}
-	to.Reporters |= 1 << other
-	to.Top = max(to.Top, top(w.Nodes[other].report(o)))
+	to.Reporters |= 1 << e.C
+	to.Top = max(to.Top, top(report))
 	reports := make([]recovery.Report, s.Nodes)
 	for i := range reports {
 		if to.Reporters>>i&1 == 1 {
@@ -83,7 +91,6 @@ func (s *Search) reportTo(w *State, to *server, other, o int) bool {
 		}
 		to.Reporters, to.Top = 0, 0 // later reports can only raise it
 	}
-	return true
 }
 
 // top returns the largest token in a report.
@@ -96,10 +103,11 @@ func top(r recovery.Report) (t token) {
 	return t
 }
 
-// reserve stores the floor of a server on a server of node other: a voter raises its own
+// reserve stores the floor of a server on a server of another node: a voter raises its own
 // floor, an empty one the floor of its former life.
-func (s *Search) reserve(w *State, to *server, other, o int) bool {
-	at, target := &w.Nodes[other].Servers[o], to.Target
+func (s *Search) reserve(w *State, e event) {
+	to, at := w.at(e), &w.Nodes[e.C].Servers[e.D]
+	target := to.Target
 	switch {
 	case at.Version != 0:
 		s.load(at)
@@ -108,10 +116,9 @@ func (s *Search) reserve(w *State, to *server, other, o int) bool {
 	case at.Former.Known:
 		at.Former.Floor = max(at.Former.Floor, target)
 	default:
-		return false
+		return
 	}
-	to.Reservers |= 1 << other
-	return true
+	to.Reservers |= 1 << e.C
 }
 
 // ready reports whether a standalone recovery may initialise its server.

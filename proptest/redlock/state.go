@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/redlockadapter/quorum"
@@ -245,24 +246,16 @@ type Violation string
 // Error returns the violation.
 func (v Violation) Error() string { return string(v) }
 
-// granted checks a grant. before is the largest token granted before it started.
-func (w *State) granted(t, before token) error {
-	for _, a := range w.Attempts {
-		if a.Outcome == quorum.Granted && a.Token == t {
-			return Violation(fmt.Sprintf("T1: token %s is granted twice", name(t)))
-		}
-	}
-	for _, issued := range w.Issued {
-		if issued == t {
-			return Violation(fmt.Sprintf("T1: token %s is granted twice", name(t)))
-		}
+// checkGrant checks a grant. before is the largest token granted before it started.
+func (s *Search) checkGrant(w *State, t, before token) {
+	again := func(a attempt) bool { return a.Outcome == quorum.Granted && a.Token == t }
+	if slices.ContainsFunc(w.Attempts[:], again) || slices.Contains(w.Issued[:], t) {
+		s.violated("T1: token %s is granted twice", name(t))
 	}
 	if t <= before {
-		return Violation(fmt.Sprintf("T2: token %s is granted, although %s was granted before the attempt started", name(t),
-			name(before)))
+		s.violated("T2: token %s is granted, although %s was granted before the attempt started", name(t), name(before))
 	}
 	w.Top = max(w.Top, t)
-	return nil
 }
 
 // name formats a token as jumps and rest.

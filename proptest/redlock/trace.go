@@ -13,68 +13,19 @@ func (s *Search) failure(err error, events []event) error {
 	w := s.First()
 	for i, e := range events {
 		then := w
-		_, _ = s.apply(&then, e)
+		_ = s.apply(&then, e)
 		fmt.Fprintf(&b, "%3d %s\n", i+1, s.describe(e, &w, &then))
 		w = then
 	}
 	return fmt.Errorf("%w, in %d steps:\n%s", err, len(events), b.String())
 }
 
-// texts describes the events: {a} is an attempt; {A} to {D} are parameters.
-var texts = [...]string{
-	startAttempt:            "attempt {a} starts",
-	acquireArrives:          "the acquire of {a} arrives at node {B}, server {C}",
-	acquireAnswered:         "{a} receives the answer of node {B}",
-	giveUp:                  "{a} gives up on node {B}",
-	raiseArrives:            "the raise of {a} arrives at node {B}, server {C}",
-	raiseAnswered:           "{a} receives the answer to its raise of node {B}",
-	lateRaise:               "another raise of {a} arrives at node {B}, server {C}",
-	renewArrives:            "a renewal of {a} arrives at node {B}, server {C}",
-	lockEnds:                "the lock ends on node {A}, server {B}",
-	recordDropped:           "node {A}, server {B} drops the record of the lock",
-	nodeLost:                "the server of node {A} restarts",
-	addressMoves:            "the address of node {A} moves to a new server",
-	addressMovesBack:        "the address of node {A} moves back to server {B}",
-	joinNode:                "a join nonce is put on node {A}, server {B}",
-	rangeAssigned:           "the log names the life of node {A}, server {B}",
-	initSent:                "init is sent to node {A}, server {B}",
-	initArrives:             "init arrives at node {A}, server {B}",
-	setClosed:               "the log closes its oldest set of lives",
-	timeClosesSets:          "time closes the sets of lives",
-	quarantineEnds:          "the quarantine of node {A}, server {B} ends; processes drop connections to old servers",
-	advanceArrives:          "advance arrives at node {A}, server {B}",
-	otherCall:               "a call for another lock brings the log's version to node {A}, server {B}",
-	ceilingRaised:           "the log raises its ceiling, since node {A} approaches it",
-	nodeReports:             "node {A}, server {B} reports that it has reached the goal",
-	moveBegins:              "the log begins a migration of the lock",
-	moveAborted:             "the log aborts the migration",
-	changeFinished:          "the log finishes its change",
-	fleetChanges:            "the log begins to change the fleet",
-	fleetForced:             "the restored log is set to the fleet that its nodes name",
-	correctnessGrant:        "a grant in correctness mode",
-	backup:                  "a backup of the log is taken",
-	restored:                "the log is restored from the backup",
-	nodeReportsForReconcile: "node {A} reports to the reconciling log",
-	reconciled:              "the log reconciles with the reports",
-	reportTo:                "node {C}, server {D} reports for the recovery of node {A}, server {B}",
-	reserveAt:               "node {C}, server {D} stores the floor for node {A}, server {B}",
-	spreadArrives:           "the grant of {a} arrives at node {B}, server {C}",
-	releaseArrives:          "the release of {a} arrives at node {B}, server {C}",
-	breakArrives:            "the break of {a} under topology {D} arrives at node {B}, server {C}",
-	breakChecked:            "the break of {a} finds the server that the address of node {B} leads to",
-	lockExpires:             "the attempt expires on node {A}, server {B}",
-	restAsked:               "{a} asks the remaining nodes",
-	grantSpread:             "{a} sends its grant to the remaining nodes",
-	attemptEnds:             "{a} ends",
-	endArrives:              "the release of {a} arrives at node {B}, server {C}",
-	renewalRound:            "{a} renews under topology {D} on the nodes {mask}, at the former servers of {old}",
-}
-
 // describe formats an event and its effects.
 func (s *Search) describe(e event, was, is *State) string {
-	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B), "{C}",
-		fmt.Sprint(e.C),
-		"{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C), "{old}", fmt.Sprintf("%05b", e.B)).Replace(texts[e.Kind])
+	parameters := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{A}", fmt.Sprint(e.A), "{B}", fmt.Sprint(e.B),
+		"{C}", fmt.Sprint(e.C), "{D}", fmt.Sprint(e.D), "{mask}", fmt.Sprintf("%05b", e.C),
+		"{old}", fmt.Sprintf("%05b", e.B))
+	text := parameters.Replace(kinds[e.Kind].text)
 	if l := is.Log; l != was.Log {
 		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(),
 			name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)

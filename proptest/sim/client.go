@@ -65,10 +65,6 @@ type client struct {
 	current *attempt
 }
 
-func newClient(w *World, name string) *client {
-	return &client{process: w.newProcess(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
-}
-
 // begin starts the client, without any state.
 func (c *client) begin() {
 	c.current = nil
@@ -117,7 +113,7 @@ func (c *client) acquireAny() {
 			}
 		}
 	}
-	a.request = engine.Request{Resources: []resource{a.name}, Wait: wait, Holder: c.name}
+	a.request = engine.Request{Resources: []fencing.Resource{a.name}, Wait: wait, Holder: c.name}
 	a.core = clientcore.Call{Request: &a.request, Try: !wait, Began: c.now(), Owner: a}
 	c.current = a
 	c.ask(a)
@@ -133,8 +129,8 @@ func (c *client) acquireAny() {
 func (c *client) use(a *attempt) {
 	c.w.emit(property.Event{Kind: property.Acquired, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token,
 		Unlogged: a.grant.Held.Name != ""})
-	if c.w.healed {
-		c.w.servedLock(a)
+	if c.w.healed && a.requested >= c.w.plan.Length {
+		c.w.served[a.lock] = true
 	}
 	c.step(AboutToUse, func() {
 		if c.w.chance(20) {

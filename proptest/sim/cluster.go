@@ -164,8 +164,8 @@ func (c *cluster) expendable(s *slot) bool {
 // restore replaces the state of the cluster by the backup, as production does: the leader
 // stops serving, all sessions end, floor, versions and incarnations move above those of
 // both states, and the new state is a log entry. With known false, the backup is restored
-// to a new cluster, if the guarantees cover that.
-func (c *cluster) restore(known bool) bool {
+// to a new cluster, if the guarantees cover that, whose configuration may name the fleet.
+func (c *cluster) restore(known, named bool) bool {
 	r := c.runningLeader()
 	if r == nil || c.backup == nil || r.flight != nil {
 		return false
@@ -174,21 +174,18 @@ func (c *cluster) restore(known bool) bool {
 	if err != nil {
 		panic(err)
 	}
-	p, version := r.machine, machine.VersionAt(int64(c.w.now/time.Second))
+	p := r.machine
 	if !known && c.covers(m, p) {
 		p = machine.New()
+		if fleet := m.Topology().Fleet; named && !fleet.IsZero() {
+			p.Apply(&machine.SetFleet{Fleet: fleet})
+		}
 	}
 	c.restored = c.w.now
-	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	present := p.Efficiency()
-	m.Apply(&machine.MarkRestored{Version: max(p.Version(), version), Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet,
-		FleetSet: present.FleetSet, FleetUnused: present.FleetSet && present.Unused()})
-	by := fencing.FloorStep
-	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
-		by += p.LastToken() - have
-	}
-	if result, _ := m.Apply(&machine.RaiseFloor{By: by}); result.Code != machine.Done {
-		panic(result.Code)
+	present := p.Present()
+	present.Order = r.machine.Order()
+	if m.StartOver(present, int64(c.w.now/time.Second)).Code != machine.Done {
+		panic("the tokens are exhausted")
 	}
 	r.leadership.restoring, r.leadership.lessor = true, nil
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
@@ -219,12 +216,4 @@ func (c *cluster) covers(backup, p *machine.Machine) bool {
 		c.w.crashRedis(s, time.Second, keeps(c.w.rng.IntN(3)))
 	}
 	return true
-}
-
-// keyOf returns the attempt that was granted a token, for the property checker.
-func (l *commitLog) keyOf(token fencing.Token, otherwise property.Attempt) property.Attempt {
-	if key, ok := l.keys[token]; ok {
-		return key
-	}
-	return otherwise
 }

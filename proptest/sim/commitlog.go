@@ -23,7 +23,7 @@ type commitLog struct {
 	checker      *model.LogChecker
 	lives        map[engine.SessionID]int           // how often it was opened again
 	incarnations map[engine.SessionID]uint64        // the last one
-	until        map[sessionKey]time.Duration       // what leaders have promised, at the least
+	until        map[model.Session]time.Duration    // what leaders have promised, at the least
 	ended        map[engine.SessionID]bool          // all sessions
 	keys         map[fencing.Token]property.Attempt // the attempt of each grant
 	holding      map[fencing.Resource]fencing.Token // as reported to the property checker
@@ -32,14 +32,8 @@ type commitLog struct {
 	fleetless    bool                               // restored without a fleet
 }
 
-// sessionKey identifies one incarnation of a session.
-type sessionKey struct {
-	id          engine.SessionID
-	incarnation uint64
-}
-
 func newCommitLog(w *World) *commitLog {
-	return &commitLog{w: w, until: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(),
+	return &commitLog{w: w, until: map[model.Session]time.Duration{}, checker: model.NewLogChecker(),
 		lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
 		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{},
 		incarnations: map[engine.SessionID]uint64{}}
@@ -101,10 +95,11 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 	if result.Code == machine.Done {
 		switch c := c.(type) {
 		case *machine.CloseSession:
-			l.endSession(sessionKey{c.Session, c.Incarnation})
+			l.endSession(model.Session{ID: c.Session, Incarnation: c.Incarnation})
 		case *machine.Expire:
-			l.endSession(sessionKey{c.Session, c.Incarnation})
-			l.checkExpiry(sessionKey{c.Session, c.Incarnation})
+			ended := model.Session{ID: c.Session, Incarnation: c.Incarnation}
+			l.endSession(ended)
+			l.checkExpiry(ended)
 			if c.Generation != l.leads {
 				l.check(fmt.Errorf("an Expire of generation %d ended a session in generation %d", c.Generation, l.leads))
 			}
@@ -129,13 +124,13 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 
 // extended records that a leader extended a session, from the arrival of the renewal.
 func (l *commitLog) extended(id engine.SessionID, incarnation uint64, arrived, ttl time.Duration) {
-	key := sessionKey{id, incarnation}
+	key := model.Session{ID: id, Incarnation: incarnation}
 	l.until[key] = max(l.until[key], arrived+ttl*(1_000_000-2*maxDrift)/1_000_000)
 }
 
 // checkExpiry checks that a session does not expire before the end of a renewal that a
 // leader confirmed, whichever leader that was.
-func (l *commitLog) checkExpiry(s sessionKey) {
+func (l *commitLog) checkExpiry(s model.Session) {
 	if until := l.until[s]; l.w.now < until && l.w.plan.soundNodeClocks() {
 		l.check(fmt.Errorf("a session expired %v before the end of its renewal", until-l.w.now))
 	}
@@ -172,9 +167,9 @@ func (l *commitLog) checkIncarnation(c machine.Command, result machine.Result) {
 	}
 }
 
-func (l *commitLog) endSession(s sessionKey) {
-	l.checker.SessionEnded(model.Session{ID: s.id, Incarnation: s.incarnation})
-	l.ended[s.id] = true
+func (l *commitLog) endSession(s model.Session) {
+	l.checker.SessionEnded(s)
+	l.ended[s.ID] = true
 }
 
 func (l *commitLog) check(err error) {
@@ -214,7 +209,7 @@ func (l *commitLog) restored(m *machine.Machine) {
 	for _, name := range l.w.locks {
 		status := m.Inspect(name)
 		if status.Delayed {
-			l.check(l.checker.Observe(model.Event{Kind: model.WasDelayed, Resources: []resource{name}}))
+			l.check(l.checker.Observe(model.Event{Kind: model.WasDelayed, Resources: []fencing.Resource{name}}))
 		}
 		if len(status.Holders)+len(status.Waiters) > 0 {
 			l.check(fmt.Errorf("%s has holders or waiters after a restore", name))

@@ -264,7 +264,7 @@ func (w *World) injectCluster(f Fault, d time.Duration) bool {
 		s.out, s.ordered = w.now+d+2*operatorPause, true
 		return false // recorded when the operator has removed it
 	case RestoreBackup:
-		return w.cluster.restore(f.Size%2 == 0)
+		return w.cluster.restore(f.Size%2 == 0, f.Size%4 == 1)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -23,9 +24,6 @@ type locks interface {
 	release(s *clientcore.Session, held engine.Held, done func(error))
 	close(s *clientcore.Session, held []engine.Held)
 }
-
-// errTimeout is the outcome of a call without an answer.
-var errTimeout = engine.ErrUncertain
 
 // session is the client's record of a session.
 type session struct {
@@ -121,8 +119,8 @@ func (c *client) granted(a *attempt, answer engine.Grant) {
 		answer.Sent = c.now()
 	}
 	g, s := &clientcore.Grant{Owner: a}, a.core.Session()
-	if answer.Name == "" {
-		a.key = c.w.cluster.log.keyOf(answer.Token, a.key)
+	if answer.Name == "" { // a late copy may have another identity in the log
+		a.key = cmp.Or(c.w.cluster.log.keys[answer.Token], a.key)
 	}
 	if err := c.core.Granted(&a.core, c.now(), g, answer); err != nil {
 		c.failed(a, err)
@@ -170,7 +168,7 @@ func (c *client) release(a *attempt) {
 		if s == nil {
 			return
 		}
-		c.core.Failed(&a.core, c.now(), errTimeout, true)
+		c.core.Failed(&a.core, c.now(), engine.ErrUncertain, true)
 		c.core.Leave(&a.core, c.now())
 		c.stepSession(s)
 		return
@@ -278,7 +276,7 @@ func (c *client) renew(s *clientcore.Session, r *clientcore.Renewal) {
 		c.stepSession(s)
 	}
 	c.engine(s).renew(s, r.Held, finish)
-	c.w.timer(c.process, c.policy.Renew, func() { finish(nil, errTimeout) })
+	c.w.timer(c.process, c.policy.Renew, func() { finish(nil, engine.ErrUncertain) })
 }
 
 // followed passes a new topology to the core.

@@ -122,30 +122,11 @@ func (e *execution) phase(n int) {
 }
 
 func (e *execution) do(a fleet.Action, done func(bool)) {
-	var c machine.Command
-	switch a.Kind {
-	case fleet.Reconcile:
-		c = &machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling,
-			Lives: a.Evidence.Lives, Past: a.Evidence.Past}
-	case fleet.FinishReconcile:
-		c = &machine.FinishReconcile{Version: a.Version}
-	case fleet.RaiseCeiling:
-		c = &machine.RaiseCeiling{To: a.Ceiling}
-	case fleet.FinishMigration:
-		c = &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted}
-	case fleet.FinishFleet:
-		c = &machine.FinishFleet{Version: a.Version}
-	case fleet.CloseSets:
-		c = &machine.CloseSets{Version: a.Version, Granted: a.Granted}
-	case fleet.NameLife:
-		c = &machine.NameLife{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life, Version: a.Version}
-	case fleet.FinishRecovery:
-		c = &machine.FinishRecovery{Member: e.state.Fleet.Addresses[a.Node], Life: a.Life}
-	default:
-		e.doNode(a, e.servers[a.Node], done)
+	if c := a.Command(e.state); c != nil {
+		e.propose(c, func(got answer) { done(got.state == served && got.result.Code == machine.Done) })
 		return
 	}
-	e.propose(c, func(got answer) { done(got.state == served && got.result.Code == machine.Done) })
+	e.doNode(a, e.servers[a.Node], done)
 }
 
 // doNode calls one node. The call has no effect on another run of the server than the one

@@ -148,7 +148,7 @@ func (l *links) abandon(k *link, leader string) {
 	for id := 1; id <= k.last; id++ {
 		if got := k.pending[id]; got != nil {
 			delete(k.pending, id)
-			got(answer{}, errTimeout)
+			got(answer{}, engine.ErrUncertain)
 		}
 	}
 	l.disconnected()
@@ -216,7 +216,7 @@ func (l *links) search(s *clientcore.Search, limit time.Duration, do func(*repli
 					miss.Leader = strconv.Itoa(a.leader)
 				}
 			case err == nil && a.state == uncertain:
-				miss.Err = errTimeout
+				miss.Err = engine.ErrUncertain
 			case err == nil:
 				got(a, nil)
 				return

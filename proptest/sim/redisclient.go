@@ -44,7 +44,6 @@ func (a *authority) reaches(i int, node *redisnode.Node) bool {
 
 // asking is an acquire: one round after the other until a decision.
 type asking struct {
-	session engine.SessionID
 	request engine.Request
 	done    func(engine.Grant, error)
 	limit   time.Duration // of one that does not wait
@@ -73,8 +72,8 @@ func (v *redisClient) open(_ *clientcore.Session, done func(error)) {
 	v.w.timer(v.process, 0, func() { done(nil) })
 }
 
-func (v *redisClient) acquire(s *clientcore.Session, request engine.Request, done func(engine.Grant, error)) {
-	a := &asking{session: s.ID(), request: request, limit: v.w.now + callTimeout}
+func (v *redisClient) acquire(_ *clientcore.Session, request engine.Request, done func(engine.Grant, error)) {
+	a := &asking{request: request, limit: v.w.now + callTimeout}
 	a.done = func(g engine.Grant, err error) {
 		if !a.over {
 			a.over = true
@@ -235,7 +234,7 @@ func (v *redisClient) end(t *round, done func(error)) {
 				return
 			}
 			if !answers.Confirmed() {
-				done(errTimeout)
+				done(engine.ErrUncertain)
 				return
 			}
 			done(nil)
@@ -273,7 +272,7 @@ func (v *redisClient) renewOne(h engine.Held, done func(error)) {
 	t := v.granted[h.Name]
 	under, err := v.authorize(h.Resources[0])
 	if t == nil || err != nil || under.fleet != t.fleet || !t.core.Renew() {
-		v.w.timer(v.process, 0, func() { done(errTimeout) }) // the lease expires
+		v.w.timer(v.process, 0, func() { done(engine.ErrUncertain) }) // the lease expires
 		return
 	}
 	answers, decided := quorum.Renewal{Nodes: len(t.servers)}, false
@@ -309,7 +308,7 @@ func (v *redisClient) renewOne(h engine.Held, done func(error)) {
 			case quorum.RenewalLost:
 				done(engine.ErrTaken)
 			default:
-				done(errTimeout)
+				done(engine.ErrUncertain)
 			}
 		})
 	}

@@ -13,8 +13,6 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-type resource = fencing.Resource
-
 const (
 	// nodeTimeout bounds one call to a Redis server.
 	nodeTimeout = 300 * time.Millisecond

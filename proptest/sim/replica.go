@@ -130,6 +130,17 @@ func (r *replica) members() []uint32 {
 	return r.base.members
 }
 
+// majority reports whether something holds for a majority of the members.
+func (r *replica) majority(holds func(id uint32) bool) bool {
+	n, members := 0, r.members()
+	for _, id := range members {
+		if holds(id) {
+			n++
+		}
+	}
+	return n > len(members)/2
+}
+
 // changing reports whether a membership change is uncommitted.
 func (r *replica) changing() bool {
 	for i := r.commit + 1; i <= r.last(); i++ {
@@ -157,13 +168,8 @@ func (r *replica) tick() {
 		}
 		return
 	}
-	reachable := 0
-	for _, id := range r.members() {
-		if id == r.id || now-r.peers[slotOf(id)].heard < leaderTimeout {
-			reachable++
-		}
-	}
-	if reachable < len(r.members())/2+1 {
+	reachable := func(id uint32) bool { return id == r.id || now-r.peers[slotOf(id)].heard < leaderTimeout }
+	if !r.majority(reachable) {
 		r.stepDown(r.term)
 		return
 	}
@@ -249,13 +255,7 @@ func (r *replica) stepDown(term uint64) {
 
 // count makes a candidate the leader if a majority voted for it.
 func (r *replica) count() {
-	n := 0
-	for _, id := range r.members() {
-		if slices.Contains(r.votes, id) {
-			n++
-		}
-	}
-	if r.role != candidate || n < len(r.members())/2+1 {
+	if r.role != candidate || !r.majority(func(id uint32) bool { return slices.Contains(r.votes, id) }) {
 		return
 	}
 	r.role, r.leader = leader, r.slot

@@ -152,15 +152,11 @@ func (r *replica) reply(to uint32, term uint64, ok bool, index uint64) {
 // advance commits the entries of this term that a majority of the members has. The
 // acknowledgement of another member counts when the leader has written the entry itself.
 func (r *replica) advance() {
-	members := r.members()
 	for index := r.last(); index > r.commit && r.termAt(index) == r.term; index-- {
-		n := 0
-		for _, id := range members {
-			if id == r.id || r.peers[slotOf(id)].id == id && r.peers[slotOf(id)].match >= index && r.written >= index {
-				n++
-			}
+		has := func(id uint32) bool {
+			return id == r.id || r.peers[slotOf(id)].id == id && r.peers[slotOf(id)].match >= index && r.written >= index
 		}
-		if n >= len(members)/2+1 {
+		if r.majority(has) {
 			r.commit = index
 			r.apply()
 			break

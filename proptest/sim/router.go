@@ -19,7 +19,7 @@ type topologyFollower struct {
 // authorize reads mode, version and fleet of a lock from one topology.
 func (r *topologyFollower) authorize(name fencing.Resource) (authority, error) {
 	topology := r.core.Topology()
-	mode, err := topology.Route(&engine.Request{Resources: []resource{name}})
+	mode, err := topology.Route(&engine.Request{Resources: []fencing.Resource{name}})
 	if err == nil && mode != engine.Efficiency {
 		err = fmt.Errorf("%w: %s", engine.ErrUnavailable, name)
 	}

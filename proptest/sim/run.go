@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -56,14 +57,10 @@ func (r *record) add(e property.Event) {
 }
 
 func text(s string) uint64 {
-	hash := uint64(14695981039346656037)
-	for i := range len(s) {
-		hash = (hash ^ uint64(s[i])) * 1099511628211
-	}
-	return hash
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(s)) // never fails
+	return hash.Sum64()
 }
-
-func (r *record) violated(err error) { r.bad = append(r.bad, err) }
 
 // grace is the time in which there must be progress after all faults are repaired:
 // elections, the expiry of leases of crashed clients, and the catching up of a clock that
@@ -73,7 +70,7 @@ const grace = 3 * time.Minute
 // Run executes a plan.
 func Run(plan Plan, options ...Option) *Result {
 	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), checker: property.NewChecker(plan.Setting.String()),
-		record: &record{}, granted: map[resource]fencing.Token{},
+		record: &record{}, granted: map[fencing.Resource]fencing.Token{},
 		net: network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
 	for _, option := range options {
 		option(w.record)
@@ -135,7 +132,8 @@ func (w *World) populate() {
 	}
 	w.store = newStorage(w)
 	for i := range w.plan.Clients {
-		c := newClient(w, fmt.Sprintf("client %d", i+1))
+		c := &client{process: w.newProcess(fmt.Sprintf("client %d", i+1)), w: w,
+			policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
 		w.clients = append(w.clients, c)
 		switch w.plan.Setting {
 		case Correctness:
@@ -176,30 +174,22 @@ func (w *World) finish() *Result {
 	for _, name := range w.locks {
 		w.emit(property.Event{Kind: property.Found, Who: w.store.name, Resource: name, Version: w.store.data[name].version})
 	}
+	before := len(w.checker.Report(false).Violations)
 	report := w.checker.Report(true)
 	report.Seeds = []uint64{w.plan.Seed}
-	bad := w.record.bad
-	for _, v := range report.Violations[min(len(report.Violations), len(bad)-len(w.bad)):] {
-		bad = append(bad, errors.New(v)) // found at the end
-	}
-	for _, err := range w.bad {
-		report.Violations = append(report.Violations, err.Error())
+	for _, v := range report.Violations[before:] {
+		w.violation(errors.New(v)) // found at the end
 	}
 	if w.plan.Synchronous() && report.Overlaps > 0 {
-		err := fmt.Errorf("M2: two clients held one lock %d times, although no client paused and all clocks were right",
-			report.Overlaps)
-		bad = append(bad, err)
+		w.violation(fmt.Errorf("M2: two clients held one lock %d times, although no client paused and all clocks were right",
+			report.Overlaps))
+	}
+	report.Violations = nil
+	for _, err := range w.record.bad {
 		report.Violations = append(report.Violations, err.Error())
 	}
-	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad,
+	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: w.record.bad,
 		History: property.First(property.Operations(w.record.events), w.record.history)}
-}
-
-// servedLock records a grant after all faults were repaired.
-func (w *World) servedLock(a *attempt) {
-	if a.requested >= w.plan.Length {
-		w.served[a.lock] = true
-	}
 }
 
 // attemptKey returns the identity of an attempt for the property checker: client, session

@@ -12,12 +12,9 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-const (
-	standaloneVersion = recovery.StandaloneVersion
-	// joinGap is the time without a join after which a client takes the recovery of a node
-	// over from another client, and its quarantine starts again.
-	joinGap = 6 * time.Second
-)
+// joinGap is the time without a join after which a client takes the recovery of a node
+// over from another client, and its quarantine starts again.
+const joinGap = 6 * time.Second
 
 // standaloneClient is a client of a fleet without a service. Like redlockadapter, it also
 // recovers nodes that lost their state; recovery.Standalone decides.
@@ -37,7 +34,7 @@ func newStandaloneClient(c *client, servers []*redisServer) *standaloneClient {
 		if !c.w.connected(c.process, s.fleet(), servers) {
 			return authority{}, engine.ErrUnavailable
 		}
-		return authority{version: standaloneVersion, fleet: s.fleet(), servers: servers}, nil
+		return authority{version: recovery.StandaloneVersion, fleet: s.fleet(), servers: servers}, nil
 	}}
 	return s
 }
@@ -163,7 +160,7 @@ func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
 		gap, r := joinGap.Milliseconds(), a.Range
 		switch a.Kind {
 		case recovery.Join:
-			join := redisnode.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: c.fleet(), Keep: gap, Gap: gap}
+			join := redisnode.Join{Nonce: a.Join, Version: recovery.StandaloneVersion, Fleet: c.fleet(), Keep: gap, Gap: gap}
 			if c.core.Provided != nil { // an operator decides, not another process
 				join.Keep = 0
 			}
@@ -172,7 +169,7 @@ func (c *standaloneClient) do(a recovery.Action, done func(bool)) {
 		case recovery.Reserve:
 			version := uint64(0)
 			if a.Vouched {
-				version = standaloneVersion
+				version = recovery.StandaloneVersion
 			}
 			return n.Reserve(c.fleet(), a.Floor, version)
 		case recovery.Save:

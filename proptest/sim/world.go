@@ -29,9 +29,8 @@ type World struct {
 	healed bool
 	served []bool // by lock: granted since healed
 
-	granted map[resource]fencing.Token // the largest of each lock
+	granted map[fencing.Resource]fencing.Token // the largest of each lock
 	ops     uint64
-	bad     []error // violations that the property checker does not see
 }
 
 // process is a client, a node or the storage: it can be paused, crash or lose its
@@ -51,26 +50,17 @@ type process struct {
 
 // task is a step of a process.
 type task struct {
+	at    time.Duration
+	seq   uint64   // of tasks of the same time
 	owner *process // nil for a task of the simulator
 	life  int      // of the owner when it was scheduled; -1 if it survives a crash
 	do    func()
 }
 
-// taskTime is the time of a task and its index. It has no pointers, so that moving it is
-// cheap.
-type taskTime struct {
-	at    time.Duration
-	seq   uint64
-	index int
-}
-
-// taskQueue is a heap of task times, the earliest first, and the tasks. With container/heap a run takes half as much
-// time again.
+// taskQueue is a heap of tasks, the earliest first. With container/heap a run takes two thirds more time.
 type taskQueue struct {
-	heap  []taskTime
-	tasks []task
-	free  []int // unused indexes of tasks
-	seq   uint64
+	heap []task
+	seq  uint64
 }
 
 func (a *taskQueue) less(i, j int) bool {
@@ -78,16 +68,10 @@ func (a *taskQueue) less(i, j int) bool {
 	return x.at < y.at || x.at == y.at && x.seq < y.seq
 }
 
-func (a *taskQueue) push(at time.Duration, t task) {
-	index := len(a.tasks)
-	if n := len(a.free); n > 0 {
-		index, a.free = a.free[n-1], a.free[:n-1]
-		a.tasks[index] = t
-	} else {
-		a.tasks = append(a.tasks, t)
-	}
+func (a *taskQueue) push(t task) {
 	a.seq++
-	a.heap = append(a.heap, taskTime{at, a.seq, index})
+	t.seq = a.seq
+	a.heap = append(a.heap, t)
 	for i := len(a.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !a.less(i, parent) {
@@ -98,10 +82,10 @@ func (a *taskQueue) push(at time.Duration, t task) {
 	}
 }
 
-func (a *taskQueue) pop() (time.Duration, task) {
+func (a *taskQueue) pop() task {
 	h := a.heap
 	first, last := h[0], len(h)-1
-	h[0] = h[last]
+	h[0], h[last] = h[last], task{}
 	a.heap = h[:last]
 	for i := 0; ; {
 		child := 2*i + 1
@@ -117,10 +101,7 @@ func (a *taskQueue) pop() (time.Duration, task) {
 		h[i], h[child] = h[child], h[i]
 		i = child
 	}
-	t := a.tasks[first.index]
-	a.tasks[first.index] = task{}
-	a.free = append(a.free, first.index)
-	return first.at, t
+	return first
 }
 
 func (w *World) newProcess(name string) *process {
@@ -139,29 +120,22 @@ func (w *World) after(d time.Duration, do func()) { w.schedule(d, nil, -1, do) }
 func (w *World) timer(p *process, d time.Duration, do func()) { w.schedule(d, p, p.life, do) }
 
 func (w *World) schedule(d time.Duration, p *process, life int, do func()) {
-	w.queue.push(w.now+max(0, d), task{owner: p, life: life, do: do})
+	w.queue.push(task{at: w.now + max(0, d), owner: p, life: life, do: do})
 }
 
 // run executes tasks until the simulated time end, or until done.
 func (w *World) run(end time.Duration, done func() bool) {
 	for len(w.queue.heap) > 0 && w.queue.heap[0].at <= end && !done() {
-		at, t := w.queue.pop()
-		w.now = at
-		w.execute(t)
-	}
-}
-
-func (w *World) execute(t task) {
-	if p := t.owner; p != nil {
-		switch {
-		case t.life >= 0 && t.life != p.life || p.down:
-			return
-		case p.paused:
+		t := w.queue.pop()
+		w.now = t.at
+		switch p := t.owner; {
+		case p != nil && (t.life >= 0 && t.life != p.life || p.down): // a crash cancelled it
+		case p != nil && p.paused:
 			p.backlog = append(p.backlog, t)
-			return
+		default:
+			t.do()
 		}
 	}
-	t.do()
 }
 
 // pause pauses a process for a while.
@@ -183,7 +157,8 @@ func (w *World) resume(p *process) {
 	backlog := p.backlog
 	p.backlog = nil
 	for _, t := range backlog { // in their order
-		w.queue.push(w.now, t)
+		t.at = w.now
+		w.queue.push(t)
 	}
 }
 
@@ -203,15 +178,12 @@ func (w *World) emit(e property.Event) {
 		return
 	}
 	if err := w.checker.Observe(e); err != nil {
-		w.record.violated(err)
+		w.violation(err)
 	}
 }
 
-// violation records a violation that the property checker does not see.
-func (w *World) violation(err error) {
-	w.bad = append(w.bad, err)
-	w.record.violated(err)
-}
+// violation records a violation, which the property checker may not see.
+func (w *World) violation(err error) { w.record.bad = append(w.record.bad, err) }
 
 // random returns a random duration below d.
 func (w *World) random(d time.Duration) time.Duration {

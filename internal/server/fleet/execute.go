@@ -63,40 +63,49 @@ func (e *execution) address(a Action) string {
 	return e.state.Fleet.Addresses[a.Node]
 }
 
-// do carries out an action. If it fails, the next step decides again.
-func (e *execution) do(ctx context.Context, a Action) error {
-	address := e.address(a)
+// Command returns the log entry that carries out an action, or nil if a call of a node does.
+func (a Action) Command(state machine.Efficiency) machine.Command {
 	switch a.Kind {
 	case Reconcile:
-		return e.log.Change(ctx, reconcile(a.Version, a.Evidence, fencing.None))
+		return reconcile(a.Version, a.Evidence, fencing.None)
 	case FinishReconcile:
-		err := e.log.Change(ctx, &machine.FinishReconcile{Version: a.Version})
-		if err == nil {
+		return &machine.FinishReconcile{Version: a.Version}
+	case RaiseCeiling:
+		return &machine.RaiseCeiling{To: a.Ceiling}
+	case FinishMigration:
+		return &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted}
+	case FinishFleet:
+		return &machine.FinishFleet{Version: a.Version}
+	case CloseSets:
+		return &machine.CloseSets{Version: a.Version, Granted: a.Granted}
+	case NameLife:
+		return &machine.NameLife{Member: state.Fleet.Addresses[a.Node], Life: a.Life, Version: a.Version}
+	case FinishRecovery:
+		return &machine.FinishRecovery{Member: state.Fleet.Addresses[a.Node], Life: a.Life}
+	}
+	return nil
+}
+
+// do carries out an action. If it fails, the next step decides again.
+func (e *execution) do(ctx context.Context, a Action) error {
+	if c := a.Command(e.state); c != nil {
+		err := e.log.Change(ctx, c)
+		if err == nil && a.Kind == FinishReconcile {
 			e.logger.Info("efficiency mode is ready", "version", a.Version)
 		}
 		return err
-	case RaiseCeiling:
-		return e.log.Change(ctx, &machine.RaiseCeiling{To: a.Ceiling})
-	case FinishMigration:
-		return e.log.Change(ctx, &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted})
-	case FinishFleet:
-		return e.log.Change(ctx, &machine.FinishFleet{Version: a.Version})
-	case CloseSets:
-		return e.log.Change(ctx, &machine.CloseSets{Version: a.Version, Granted: a.Granted})
+	}
+	switch a.Kind {
 	case Join:
 		return e.backend.Join(ctx, a.Node, a.Server, JoinNonce(e.state.Version, rand.Text()), e.state.Version)
 	case Rejoin:
 		return e.backend.Rejoin(ctx, a.Node, a.Server, a.Join, e.state.Version)
-	case NameLife:
-		return e.log.Change(ctx, &machine.NameLife{Member: address, Life: a.Life, Version: a.Version})
-	case FinishRecovery:
-		return e.log.Change(ctx, &machine.FinishRecovery{Member: address, Life: a.Life})
 	case Advance:
 		if err := e.backend.Advance(ctx, a.Node, a.Server, a.Goal); err != nil {
 			return err
 		}
 		if len(e.state.Migrations) > 0 || e.state.NextVersion != 0 {
-			e.logger.Debug("Redis node has the new version", "node", address, "version", a.Goal.Version)
+			e.logger.Debug("Redis node has the new version", "node", e.address(a), "version", a.Goal.Version)
 		}
 	case Initialise:
 		// A node that lost its state in the meantime rejects the join nonce; the next step

@@ -58,8 +58,9 @@ func (d *decision) leasesLeft(key change, skip bool) time.Duration {
 	return max(0, d.state.Fleet.MaxTTL-d.now.Since(d.reached[key]))
 }
 
-// changeFleet completes a change of the fleet when the old fleet grants no more
-// leases and those that it granted have ended.
+// changeFleet completes a change of the fleet when the old fleet grants no more leases and those that it granted have
+// ended. A log that was restored in the middle of a change is reconciled with the old fleet first: the new one cannot
+// report what the log has forgotten.
 func (d *decision) changeFleet() {
 	s := &d.state
 	told := 0 // nodes that reject older versions and know their successor
@@ -69,7 +70,7 @@ func (d *decision) changeFleet() {
 			told++
 		}
 	}
-	met := reconciled(*s) && told >= quorum(d.nodes)
+	met := s.Ready && told >= quorum(d.nodes)
 	key := change{version: s.NextVersion, fleet: true}
 	if !met && !s.NextForce && !s.Fleet.IsZero() && d.reached[key].IsZero() {
 		d.step.Waiting = "the old fleet: " + d.progress(told)

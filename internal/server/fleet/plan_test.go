@@ -176,6 +176,10 @@ func TestPlanStep(t *testing.T) {
 			waiting: "leases of the old fleet to end, 1m0s left"},
 		{name: "another fleet, now", state: with(ready(7), changing, func(s *machine.Efficiency) { s.NextNow = true }),
 			nodes: []recovery.Node{told, told, lost()}, want: []fleet.Kind{fleet.FinishFleet}},
+		{name: "another fleet, now, in a log that was restored", state: with(ready(7), restored, changing,
+			func(s *machine.Efficiency) { s.NextNow, s.ReconcileVersion = true, 7 }),
+			nodes: []recovery.Node{told, told, lost()}, want: []fleet.Kind{fleet.FinishReconcile},
+			waiting: "2 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "another fleet, the old one lost", state: with(ready(7), func(s *machine.Efficiency) {
 			s.Next, s.NextVersion, s.NextForce, s.NextNow = other, 7, true, true
 		}),

@@ -142,38 +142,19 @@ func (w *world) run() {
 }
 
 func (w *world) do(state machine.Efficiency, a fleet.Action) {
-	switch a.Kind {
-	case fleet.Reconcile:
-		w.apply(&machine.Reconcile{At: a.Version, Version: a.Evidence.Version, Ceiling: a.Evidence.Ceiling,
-			Lives: a.Evidence.Lives, Past: a.Evidence.Past})
-	case fleet.FinishReconcile:
-		w.apply(&machine.FinishReconcile{Version: a.Version})
-	case fleet.RaiseCeiling:
-		w.apply(&machine.RaiseCeiling{To: a.Ceiling})
-	case fleet.FinishMigration:
-		w.apply(&machine.FinishMigration{Prefix: a.Prefix, Version: a.Version, Granted: a.Granted})
-	case fleet.FinishFleet:
-		w.apply(&machine.FinishFleet{Version: a.Version})
-	case fleet.CloseSets:
-		w.apply(&machine.CloseSets{Version: a.Version, Granted: a.Granted})
-	default:
-		w.doNode(state, state.Fleet.Addresses[a.Node], a)
-	}
-}
-
-func (w *world) doNode(state machine.Efficiency, address string, a fleet.Action) {
-	s := w.at[address]
-	switch a.Kind {
-	case fleet.NameLife:
-		if got := w.apply(&machine.NameLife{Member: address, Life: a.Life, Version: a.Version}); got.Code == machine.Done {
+	if c := a.Command(state); c != nil {
+		got := w.apply(c)
+		if a.Kind == fleet.NameLife && got.Code == machine.Done {
 			w.ranges[a.Life]++
 			require.Equal(w.t, 1, w.ranges[a.Life], "a life is named once")
 		}
 		return
-	case fleet.FinishRecovery:
-		w.apply(&machine.FinishRecovery{Member: address, Life: a.Life})
-		return
 	}
+	w.doNode(state, state.Fleet.Addresses[a.Node], a)
+}
+
+func (w *world) doNode(state machine.Efficiency, address string, a fleet.Action) {
+	s := w.at[address]
 	if s.name != a.Server || s.down {
 		return
 	}
