@@ -32,7 +32,9 @@ func describe(files *protoregistry.Files) object {
 		}
 		return true
 	})
-	d.schema(files, "leased.v1.Error")
+	if found, err := files.FindDescriptorByName("leased.v1.Error"); err == nil {
+		d.message(found.(protoreflect.MessageDescriptor))
+	}
 	code := d.schemas["Error"].(object)["properties"].(object)["code"].(object)
 	code["enum"] = wire.Codes()
 	return object{
@@ -95,13 +97,6 @@ func (d *document) body(m protoreflect.MessageDescriptor, kind string) object {
 func content(kind string, schema object) object { return object{kind: object{"schema": schema}} }
 
 func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
-
-// schema adds a message by its name.
-func (d *document) schema(files *protoregistry.Files, name protoreflect.FullName) {
-	if found, err := files.FindDescriptorByName(name); err == nil {
-		d.message(found.(protoreflect.MessageDescriptor))
-	}
-}
 
 // message adds a message, and returns a reference to it.
 func (d *document) message(m protoreflect.MessageDescriptor) object {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A member that ended in the middle of an attempt left it on one Redis node, and another node is down. A copy of the
@@ -35,6 +36,46 @@ func TestAttemptIsNotRefusedByItself(t *testing.T) {
 	asAnotherAttempt(t, nodes[2], "fast/a")
 	nodes[1].Kill()
 	require.Greater(t, mustPost(t, s.Address(), "/v1/acquire", call)["token"], first["token"])
+}
+
+// A copy of a call that was granted is not told that the lock is held while the Redis nodes cannot renew the lease: its
+// caller would give up a lease that it has.
+func TestCopyOfAGrantedCallIsNotHeld(t *testing.T) {
+	t.Parallel()
+	nodes := startRedis(t, 3)
+	s := startOnFleet(t, fleetOf(nodes, longTTL))
+	const call = `{"resource": "fast/a", "ttl": "1m", "attempt": "0123456789abcdef"}`
+	first := mustPost(t, s.Address(), "/v1/acquire", call)
+	writable := func(replicas string) {
+		for _, node := range nodes {
+			client := redis.NewClient(&redis.Options{Addr: node.Addr})
+			require.NoError(t, client.ConfigSet(testContext(t), "min-replicas-to-write", replicas).Err())
+			require.NoError(t, client.Close())
+		}
+	}
+	writable("1") // it has none
+	_, answer := post(t, s.Address(), "/v1/acquire", call)
+	require.Equal(t, "uncertain", answer["code"], answer)
+	writable("0")
+	require.Equal(t, first["token"], mustPost(t, s.Address(), "/v1/acquire", call)["token"])
+}
+
+// A copy of a call that was granted gets its lease also if that is the last one that its user may have.
+func TestCopyOfTheLastAllowedLease(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(c *server.Config) {
+		c.Redis, c.Limits = fleetOf(startRedis(t, 3), longTTL), limits.Default()
+		c.Limits.Cluster.LeasesPerUser = 1
+	})
+	setMode(t, s.Address(), "fast/", engine.Efficiency)
+	const call = `{"resource": "fast/a", "ttl": "1m", "attempt": "0123456789abcdef"}`
+	first := mustPost(t, s.Address(), "/v1/acquire", call)
+	for _, wait := range []string{"0s", "1ms"} {
+		_, answer := post(t, s.Address(), "/v1/acquire",
+			`{"resource": "fast/b", "attempt": "another-attempt!", "wait": "`+wait+`"}`)
+		require.Equal(t, "limit", answer["code"], answer)
+	}
+	require.Equal(t, first["token"], mustPost(t, s.Address(), "/v1/acquire", call)["token"])
 }
 
 // A waiting acquire with an attempt leaves the queue when its caller is gone, unless a copy of it waits. Otherwise the

@@ -103,6 +103,51 @@ func TestLeaseLimitInEfficiencyMode(t *testing.T) {
 	acquire("fast/3", http.StatusOK)
 }
 
+// Lowered limits end nothing: a lease that they would refuse is renewed as it is. They apply to what a renewal changes.
+func TestLoweredLimitsKeepLeases(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Minute
+	c := startClusterWithRedis(t, 1, fleetOf(startRedis(t, 1), ttl))
+	m, id := c.members[0], engine.NewSessionID()
+	stream := openStreamAs(t, m.spec.API, "")
+	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/1", "fast/22"}, TtlNanos: int64(ttl),
+		Metadata: map[string]string{"build": "1234"}}
+	own := stream.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Nil(t, own.Error)
+	granted := mustPost(t, m.spec.API, "/v1/acquire", `{"resource":"a","ttl":"10m"}`)
+
+	m.kill()
+	lower := limits.Default()
+	lower.TTLMax, lower.MetadataBytes, lower.NameBytes, lower.SetSize = time.Minute, 8, 6, 1
+	m.spec.Limits = lower
+	m.start()
+	stream = openStreamAs(t, m.spec.API, "")
+	renew := func(ttl time.Duration, build string) *pb.Answer {
+		return renewLease(stream, id, &pb.HeldLease{Nonce: 7, Name: own.Name, Resources: acquire.Resources, Token: own.Token,
+			TtlNanos: int64(ttl), Metadata: map[string]string{"build": build}})
+	}
+	eventually(t, "the lease is renewed", func() bool {
+		answer := renew(ttl, "1234")
+		require.NotEqual(t, "invalid", answer.Error.GetCode(), answer.Error)
+		return len(answer.Holds) == 1
+	})
+	require.Contains(t, renew(ttl+1, "1234").Error.GetMessage(), "limit-ttl-max")
+	require.Contains(t, renew(ttl, "1235").Error.GetMessage(), "limit-metadata-bytes")
+	require.Len(t, renew(ttl, "1").Holds, 1)
+	require.Len(t, renew(ttl/2, "1").Holds, 1)
+	require.Contains(t, renew(ttl, "1").Error.GetMessage(), "limit-ttl-max")
+	name := fmt.Sprintf(`{"resource":"fast/1","token":%d,`, own.Token)
+	mustPost(t, m.spec.API, "/v1/renew", name+`"ttl":"5m","metadata":{"build":"2"}}`)
+	mustPost(t, m.spec.API, "/v1/renew", name+`"ttl":"1m"}`)
+	code, answer := post(t, m.spec.API, "/v1/renew", name+`"ttl":"10m"}`)
+	require.Equal(t, http.StatusBadRequest, code, answer)
+
+	name = fmt.Sprintf(`{"resource":"a","token":%v,`, granted["token"])
+	mustPost(t, m.spec.API, "/v1/renew", name+`"metadata":{"build":"2"}}`)
+	code, answer = post(t, m.spec.API, "/v1/renew", name+`"ttl":"11m"}`)
+	require.Equal(t, http.StatusBadRequest, code, answer)
+}
+
 // Every limit refuses a call that would exceed it with an error that names the setting
 // and its value: by gRPC, by HTTP and in the Go client.
 func TestLimits(t *testing.T) {

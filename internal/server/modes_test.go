@@ -109,4 +109,10 @@ func TestLongTTLsAreRejected(t *testing.T) {
 		`{"fleet":{"namespace":"n","maxTtl":"1s","addresses":["127.0.0.1:1"]}}`)
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, answer["message"], `must be at least the ttl (10s) of the policy for "fast/"`)
+
+	mustPost(t, s.Address(), "/v1/set-fleet",
+		`{"fleet":{"namespace":"n","maxTtl":"30s","addresses":["127.0.0.1:1"]},"force":true}`) // it waits for leases
+	code, answer = post(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"long/","mode":"efficiency","ttl":"45s"}}`)
+	require.Equal(t, http.StatusBadRequest, code)
+	require.Contains(t, answer["message"], "ttl (45s) must be at most the longest TTL of the Redis fleet (30s)")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
@@ -62,6 +63,7 @@ type memberSpec struct {
 	ID, Dir, Raft, API string
 	Join               string        // the API address of a member, empty to start a cluster
 	Redis              engine.Fleet  // of efficiency mode
+	Limits             limits.Limits // the zero value is the defaults
 	Unmeasured         bool          // without metrics
 	Collects           bool          // collect garbage all the time
 	Heartbeat          time.Duration // the timeout after which followers start an election; 0 is two seconds
@@ -94,7 +96,7 @@ func runMember(text string) error {
 		return err
 	}
 	s, err := server.New(server.Config{Metrics: measured, Redis: spec.Redis, RedisTimeout: busyTimeout(spec.Redis),
-		Logger: quiet, Signer: memberSigner,
+		Limits: spec.Limits, Logger: quiet, Signer: memberSigner,
 		Raft: raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet,
 			HeartbeatTimeout: cmp.Or(spec.Heartbeat, 2*time.Second), StoreDeadline: time.Minute,
 			Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }}}, listener)

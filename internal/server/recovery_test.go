@@ -97,7 +97,7 @@ func TestFleetChange(t *testing.T) {
 			fleet["next"] != nil && fleet["ready"] != true
 	})
 	code, answer := post(t, a, "/v1/renew", leaseName(last))
-	require.NotEqual(t, http.StatusOK, code, answer)
+	require.Equal(t, http.StatusServiceUnavailable, code, answer)
 	setFleet(other, `,"now":true`)
 	last = acquired(t, a, lock, last["token"])
 	require.Equal(t, true, mustPost(t, a, "/v1/release", leaseName(last))["released"])

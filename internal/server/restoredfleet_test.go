@@ -56,6 +56,35 @@ func TestBackupOfAFleetThatWasReplaced(t *testing.T) {
 	acquired(t, other, `{"resource":"slow/a","wait":"1ns"}`, 0.0)
 }
 
+// A backup is restored to a new cluster whose configuration names the fleet, while its nodes are down. They have lost
+// their data when they come back: both modes wait for a floor of the operator.
+func TestBackupIsRestoredBeforeItsFleetIsUp(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t, 3)
+	fleet := fleetOf(redis, longTTL)
+	s := startOnFleet(t, fleet).Address()
+	acquired(t, s, `{"resource":"fast/a"}`, 0.0)
+	backup := saveSnapshot(t, s)
+	for _, r := range redis {
+		require.NoError(t, r.Wipe())
+	}
+
+	other := startServer(t, func(c *server.Config) { c.Redis = fleet }).Address()
+	eventually(t, "the new cluster has the fleet", func() bool {
+		return mustPost(t, other, "/v1/get-fleet", `{}`)["fleet"] != nil
+	})
+	restoreSnapshot(t, other, backup)
+	code, answer := post(t, other, "/v1/acquire", `{"resource":"slow/a"}`)
+	require.Equal(t, http.StatusServiceUnavailable, code, answer)
+	for _, r := range redis {
+		require.NoError(t, r.Start())
+	}
+	eventually(t, "the service waits for a floor", func() bool {
+		return strings.HasPrefix(fmt.Sprint(mustPost(t, other, "/v1/get-fleet", `{}`)["waitingFor"]),
+			"0 of 3 Redis nodes have reported their tokens")
+	})
+}
+
 // The first fleet after a restore needs no operator, and correctness mode does not stop.
 func TestFirstFleetAfterARestore(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func TestSlowSessionStream(t *testing.T) {
 func TestSlowStreamIsTold(t *testing.T) {
 	t.Parallel()
 	// The client has as long again to read.
-	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout, l.StreamsPerUser = 5*slowTimeout, 1 })
+	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout, l.StreamsPerUser = 10*slowTimeout, 1 })
 	conn, err := grpc.NewClient("passthrough:///"+s.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(1<<16))
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestSlowStreamIsTold(t *testing.T) {
 	_, err = watch.Recv()
 	require.NoError(t, err)
 	metadata := strings.Repeat("x", 4000)
-	for i := range 200 {
+	for i := range 40 { // more than the window holds
 		mustPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"slow/%d","ttl":"10m","metadata":{"k":%q}}`, i,
 			metadata))
 	}

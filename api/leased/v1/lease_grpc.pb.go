@@ -68,7 +68,8 @@ type LeaseServiceClient interface {
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
 	// Acquire acquires a lock. Without sessionId it opens a session for this lease
 	// alone, with the given ttl. If the lock is not free it returns the Error "held",
-	// at once or after wait. The service keeps the session alive while the call waits.
+	// at once or after wait. The service keeps the session alive while the call waits,
+	// unless it has leases: their holder renews it.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
 	// Renew extends the lease with this resource and token by its ttl. In correctness
 	// mode it extends the whole session, which sessionId can name as well.
@@ -320,7 +321,8 @@ type LeaseServiceServer interface {
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
 	// Acquire acquires a lock. Without sessionId it opens a session for this lease
 	// alone, with the given ttl. If the lock is not free it returns the Error "held",
-	// at once or after wait. The service keeps the session alive while the call waits.
+	// at once or after wait. The service keeps the session alive while the call waits,
+	// unless it has leases: their holder renews it.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
 	// Renew extends the lease with this resource and token by its ttl. In correctness
 	// mode it extends the whole session, which sessionId can name as well.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -52,18 +53,27 @@ func (s *Service) checkEfficiency(ctx context.Context, p engine.Policy) error {
 			return err
 		}
 	}
-	fleet := s.Router.Node.Topology().Fleet
+	fleet, maxTTL := s.Router.Node.Topology().Fleet, s.maxTTL()
 	switch {
 	case fleet.IsZero():
 		return fmt.Errorf("%w: set policy for %q: the service has no Redis nodes for efficiency mode; set them with "+
 			"'leased redis fleet set'",
 			engine.ErrUnsupported, p.Prefix)
-	case p.Filled().TTL > fleet.MaxTTL:
+	case p.Filled().TTL > maxTTL:
 		return fmt.Errorf("%w: set policy for %q: ttl (%v) must be at most the longest TTL of the Redis fleet (%v) in "+
 			"efficiency mode",
-			engine.ErrInvalid, p.Prefix, p.Filled().TTL, fleet.MaxTTL)
+			engine.ErrInvalid, p.Prefix, p.Filled().TTL, maxTTL)
 	}
 	return nil
+}
+
+// maxTTL returns the longest TTL of the fleet, also after the change that is in progress.
+func (s *Service) maxTTL() time.Duration {
+	e := s.Router.Node.Efficiency()
+	if e.NextVersion != 0 && !e.Next.IsZero() {
+		return min(e.Fleet.MaxTTL, e.Next.MaxTTL)
+	}
+	return e.Fleet.MaxTTL
 }
 
 // policyError converts an error of the node to one of the API.

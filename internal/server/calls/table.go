@@ -44,7 +44,7 @@ type rate func(*limits.Account) error
 
 var (
 	counted rate = (*limits.Account).Request
-	// keeping is for calls that keep or end what a user has.
+	// keeping is for calls that keep or end what a user has, or that come before them after a failover.
 	keeping rate = (*limits.Account).Keep
 	// uncounted is for the calls of process supervisors, which are not users.
 	uncounted rate = func(*limits.Account) error { return nil }
@@ -66,7 +66,7 @@ var table = byName([]Method{
 	{name: LivePath, need: anyUser},
 	{name: UnknownPath, need: anyUser},
 
-	{name: pb.LeaseService_Session_FullMethodName, need: anyUser},
+	{name: pb.LeaseService_Session_FullMethodName, need: anyUser, rate: keeping}, // and an attach on it
 	{name: pb.LeaseService_OpenSession_FullMethodName, need: anyRight},
 	{name: pb.LeaseService_CloseSession_FullMethodName, need: anyUser, rate: keeping},
 	{name: pb.LeaseService_Acquire_FullMethodName, need: locks(auth.Acquire), span: tracing.Acquire, event: audit.Grant},

@@ -71,6 +71,8 @@ func testRedisStates(t *testing.T, m *member) {
 			"2 of 3 Redis nodes vote, 2 are needed"},
 		{`{"address": "a:1"}, {"address": "b:1", "empty": true}, {"address": "c:1", "error": "timeout"}`, "bad",
 			"message bad", "not ready: 1 of 3 Redis nodes vote"},
+		{`{"address": "a:1"}, {"address": "b:1", "unnamed": true, "version": 12}, {"address": "c:1", "error": "timeout"}`,
+			"bad", "message bad", "not ready: 1 of 3 Redis nodes vote"},
 		{``, "bad", "message bad", "not ready: 0 of 3 Redis nodes vote"},
 	} {
 		p.render("cluster.js", "openCluster", "cluster",

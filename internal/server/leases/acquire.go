@@ -61,6 +61,9 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, a.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, a.wait))
 		defer cancel()
+		if a.call.SessionId != "" {
+			go a.keepSession(limited)
+		}
 	}
 	response, err := a.ask(limited, ctx)
 	switch {
@@ -89,6 +92,12 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 // ask requests the lock from the engine of its mode. ctx is done when the wait is over, and caller when the client has
 // gone away.
 func (a *acquisition) ask(ctx, caller context.Context) (response *pb.AcquireResponse, err error) {
+	if a.heldInMigration(caller) {
+		a.mode, a.counted = engine.Correctness, a.router.Clock.Now()
+		if response, err = a.fromRaft(ctx, caller); err == nil {
+			return response, nil
+		}
+	}
 	err = a.router.Acquire(ctx, &a.request, func(mode engine.Mode) (err error) {
 		a.mode, a.counted = mode, a.router.Clock.Now() // the locks may have migrated for a while
 		if mode == engine.Efficiency {
@@ -183,8 +192,11 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 	request := a.request
 	request.Wait = request.Wait && a.call.Attempt == "" // the copy of a call must not wait for its own lease
 	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, request)
-	for errors.Is(err, engine.ErrHeld) {
-		found, again := a.repeated(caller, id)
+	for errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrLimit) { // perhaps because of an earlier copy
+		found, again, unknown := a.repeated(caller, id)
+		if unknown != nil {
+			return nil, fmt.Errorf("%w: an earlier copy of the call may have been granted: %w", engine.ErrUncertain, unknown)
+		}
 		if found != nil {
 			return found, nil
 		}

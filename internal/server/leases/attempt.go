@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -35,28 +36,39 @@ func (a *acquisition) repeatable() bool { return a.call.SessionId != "" || a.cal
 
 // repeated returns the answer of an earlier copy of a call in efficiency mode, nil if there is
 // none. It renews the lease, because the caller counts its TTL from this copy. again says that the lock was held by a
-// copy that was not granted, on a member that has ended, and was released.
-func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) (answer *pb.AcquireResponse, again bool) {
+// copy that was not granted, on a member that has ended, and was released. An error leaves open whether a copy was
+// granted.
+func (a *acquisition) repeated(ctx context.Context, id engine.SessionID) (answer *pb.AcquireResponse, again bool,
+	err error) {
+	if a.call.Attempt == "" {
+		return nil, false, nil
+	}
 	backend, err := a.router.Redis.Backend()
-	if err != nil || a.call.Attempt == "" {
-		return nil, false // the attempt itself reports why
+	if err != nil {
+		return nil, false, err
 	}
 	a.counted = a.router.Clock.Now()
 	tries, err := backend.Attempts(ctx, a.request.Resources[0], id, a.request.Nonce)
 	if err != nil {
-		return nil, false
+		return nil, false, err
 	}
 	for _, held := range tries {
 		if held.Token == fencing.None {
 			continue
 		}
-		if !sameLocks(held.Resources, a.request.Resources) || a.redis.renew(ctx, []engine.Held{held})[0] != nil {
-			return nil, false
+		if !sameLocks(held.Resources, a.request.Resources) {
+			return nil, false, nil
 		}
-		return a.response(engine.Grant{Token: held.Token, Mode: engine.Efficiency}, id, held.TTL), false
+		switch err := a.redis.renew(ctx, []engine.Held{held})[0]; {
+		case errors.Is(err, engine.ErrLost):
+			return nil, false, nil
+		case err != nil:
+			return nil, false, err
+		}
+		return a.response(engine.Grant{Token: held.Token, Mode: engine.Efficiency}, id, held.TTL), false, nil
 	}
 	again, err = backend.ReleaseAbandoned(ctx, tries)
-	return nil, again && err == nil
+	return nil, again, err
 }
 
 // callerName names a holder that gives no name: the user and the address of the caller.

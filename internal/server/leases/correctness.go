@@ -10,6 +10,7 @@ import (
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // fromRaft asks the Raft machine. ctx ends with the wait, caller when the caller is
@@ -28,6 +29,25 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	}
 	a.copies.leave(id, withdraw)
 	return response, err
+}
+
+// heldInMigration reports whether an earlier copy of the call was granted the lock, which is migrating now: the
+// migration waits for that lease, so the call must not wait for the migration.
+func (a *acquisition) heldInMigration(caller context.Context) bool {
+	if a.call.Nonce == 0 {
+		return false
+	}
+	topology := a.router.Node.Topology()
+	var migrating *engine.MigratingError
+	if _, err := topology.Route(&a.request); !errors.As(err, &migrating) {
+		return false
+	}
+	s, err := a.attach(caller, a.session, nil)
+	if err != nil {
+		return false
+	}
+	attempt, err := s.Attempt(a.request.Nonce)
+	return err == nil && attempt.Code == machine.Granted
 }
 
 // askInSession asks for the lock in the caller's session, or in a new one. It also returns the
@@ -93,12 +113,25 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 	return grant, err
 }
 
-// keepAlive renews a session, at once and then until ctx ends. It ends ctx if the session is lost.
+// keepSession is keepAlive for a caller that waits in its own session, also while the locks migrate and the request is
+// in no queue. If the session has ended, the request itself fails.
+func (a *acquisition) keepSession(ctx context.Context) {
+	if s, err := a.attach(ctx, a.session, nil); err == nil {
+		keepAlive(ctx, s, func(error) {})
+	}
+}
+
+// keepAlive renews a session at once and then until ctx ends, while it holds nothing: a caller that is stopped, or cut
+// off, must not keep its leases by a call that waits. It ends ctx if the session is lost.
 func keepAlive(ctx context.Context, s *raftstore.Session, cancel context.CancelCauseFunc) {
 	ticks := time.NewTicker(s.TTL() / 3)
 	defer ticks.Stop()
 	for {
-		if err := s.Extend(ctx); errors.Is(err, engine.ErrLost) {
+		holds, err := s.HoldsAny()
+		if err == nil && !holds {
+			err = s.Extend(ctx)
+		}
+		if errors.Is(err, engine.ErrLost) {
 			cancel(err)
 			return
 		}

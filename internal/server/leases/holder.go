@@ -88,7 +88,7 @@ func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.R
 
 // update renews a session for the TTL of one of its leases, and sets the metadata of the lease.
 func (s *Service) update(ctx context.Context, found *raftstore.Session, held engine.Held) error {
-	if err := s.checkLimits(&held); err != nil {
+	if err := s.checkChange(&held, &engine.Held{TTL: found.TTL()}); err != nil {
 		return err
 	}
 	return found.Update(ctx, held)
@@ -105,11 +105,12 @@ func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest, change e
 	now := s.router.Clock.Now()
 	held, err := s.findInRedis(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 	if err == nil && (change.TTL != 0 || len(change.Metadata) > 0) {
+		before := held
 		held.TTL = cmp.Or(change.TTL, held.TTL)
 		if len(change.Metadata) > 0 {
 			held.Metadata = change.Metadata
 		}
-		if err := errors.Join(s.checkLimits(&held), engine.ValidateMetadata(held.Metadata)); err != nil {
+		if err := errors.Join(s.checkChange(&held, &before), engine.ValidateMetadata(held.Metadata)); err != nil {
 			return nil, err
 		}
 	}

@@ -134,6 +134,89 @@ func TestNonceIsForOneRequest(t *testing.T) {
 	require.Equal(t, granted.Token, again.Token)
 }
 
+// A call that waits in the session of its caller keeps it alive also while the lock migrates, for longer than its TTL.
+func TestWaitKeepsSessionAliveInAMigration(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	holder, err := s.acquire(s.openSession(t), "a", 1)
+	require.NoError(t, err)
+	open := func() (id engine.SessionID) {
+		opened, err := s.OpenSession(t.Context(), &pb.OpenSessionRequest{Ttl: "2s"})
+		require.NoError(t, err)
+		id, err = engine.ParseSessionID(opened.SessionId)
+		require.NoError(t, err)
+		return id
+	}
+	waiters := func(n int) func() bool {
+		return func() bool {
+			_, _, waiters := s.router.Node.InspectFirst("a", 0)
+			return waiters == n
+		}
+	}
+	id, outcome := open(), make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", SessionId: id.String(), Nonce: 1, Wait: "1h"})
+		outcome <- err
+	}()
+	testserver.Eventually(t, "the call waits", waiters(1))
+	_, err = s.router.Node.SetPolicy(t.Context(), engine.Policy{Prefix: "a", Mode: engine.Efficiency}, 0, false)
+	require.NoError(t, err)
+	testserver.Eventually(t, "the call waits for the migration", waiters(0))
+	idle := open()
+	testserver.Eventually(t, "an idle session has expired", func() bool {
+		_, err := s.router.Node.Requests(t.Context(), idle, raftstore.Stale)
+		return err != nil
+	})
+	_, err = s.router.Node.AbortMigration(t.Context(), "a")
+	require.NoError(t, err)
+	_, err = s.Release(t.Context(), &pb.ReleaseRequest{Resource: "a", Token: holder.Token})
+	require.NoError(t, err)
+	require.NoError(t, <-outcome)
+}
+
+// A copy of a call that was granted the lock returns the lease also while the lock migrates: the migration waits for
+// the lease, which nobody else can release.
+func TestCopyReturnsTheLeaseInAMigration(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	id := s.openSession(t)
+	granted, err := s.acquire(id, "a", 1) // the answer is lost
+	require.NoError(t, err)
+	_, err = s.router.Node.SetPolicy(t.Context(), engine.Policy{Prefix: "a", Mode: engine.Efficiency}, 0, false)
+	require.NoError(t, err)
+	for _, wait := range []string{"", "5s"} {
+		again, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", SessionId: id.String(), Nonce: 1,
+			Wait: wait})
+		require.NoError(t, err, "wait %q", wait)
+		require.Equal(t, granted.Token, again.Token)
+	}
+	_, err = s.acquire(id, "a", 2)
+	require.ErrorIs(t, err, engine.ErrUnavailable, "another attempt is not granted")
+}
+
+// A call that waits keeps no lease of its session: a caller that is stopped renews nothing, and its call goes on
+// waiting.
+func TestWaitKeepsNoLease(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	_, err := s.acquire(s.openSession(t), "b", 1)
+	require.NoError(t, err)
+	opened, err := s.OpenSession(t.Context(), &pb.OpenSessionRequest{Ttl: "2s"})
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", SessionId: opened.SessionId, Nonce: 1})
+	require.NoError(t, err)
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "b", SessionId: opened.SessionId, Nonce: 2,
+			Wait: "1h"})
+		outcome <- err
+	}()
+	next, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Wait: "1m"})
+	require.NoError(t, err, "the lease ends with its TTL")
+	require.Equal(t, "a", next.Resource)
+	require.ErrorIs(t, <-outcome, engine.ErrLost)
+}
+
 // Opening a session again with a longer TTL fails while the session is open.
 func TestOpenRejectsAnotherTTL(t *testing.T) {
 	t.Parallel()
@@ -214,6 +297,8 @@ func TestGrantAfterAWaitIsRenewed(t *testing.T) {
 	s := newTestService(t)
 	holder, waiter := s.openSession(t), s.openSession(t)
 	_, err := s.acquire(holder, "a", 1)
+	require.NoError(t, err)
+	_, err = s.acquire(waiter, "b", 2) // so that the service does not renew the session during the wait
 	require.NoError(t, err)
 	granted := make(chan error, 1)
 	go func() {

@@ -10,24 +10,30 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/calls"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// A user whose acquires have exhausted the rate can still keep and end what it has: a
-// renewal, a release or a close counts against twice the rate.
+// A user whose acquires have exhausted the rate can still keep and end what it has, also after a failover: a new
+// stream, an attach, a renewal, a release or a close counts against twice the rate.
 func TestRateOfStreamOperations(t *testing.T) {
 	t.Parallel()
-	const rate = 5
+	const rate = 8
 	few := limits.Default()
 	few.RequestsPerSecond = rate
-	chain := &calls.Chain{Limits: limits.NewAccounts(few, leasetest.NewStoppedClock())}
+	chain := &calls.Chain{Limits: limits.NewAccounts(few, leasetest.NewStoppedClock()), Metrics: metrics.New("", "")}
+	connect := func() error {
+		return chain.Stream(&answeredClient{ctx: t.Context()}, pb.LeaseService_Session_FullMethodName,
+			func(_ grpc.ServerStream, done func()) error { done(); return nil })
+	}
 	st := &stream{service: New(chain, nil, Signing{}), account: chain.Limits.Of(t.Context()), ctx: t.Context()}
 	acquire := &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"a"}}}}
 	for range rate {
@@ -38,12 +44,13 @@ func TestRateOfStreamOperations(t *testing.T) {
 	for name, op := range map[string]*pb.Operation{
 		"acquire": acquire,
 		"open":    {Call: &pb.Operation_Open{Open: &pb.OpenCall{}}},
-		"attach":  {Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}},
 	} {
 		_, err := st.admit(op)
 		require.ErrorIs(t, err, engine.ErrLimit, name)
 	}
+	require.NoError(t, connect())
 	keep := map[string]*pb.Operation{
+		"attach":  {Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}},
 		"renewal": {Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}},
 		"release": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
 		"release in efficiency mode": {Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1,
@@ -54,10 +61,11 @@ func TestRateOfStreamOperations(t *testing.T) {
 		_, err := st.admit(op)
 		require.NoError(t, err, name)
 	}
-	for range rate - len(keep) {
+	for range rate - 1 - len(keep) {
 		_, err := st.admit(keep["renewal"])
 		require.NoError(t, err)
 	}
+	require.ErrorIs(t, connect(), engine.ErrLimit)
 	for name, op := range keep {
 		_, err := st.admit(op)
 		require.ErrorIs(t, err, engine.ErrLimit, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -88,9 +89,6 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 	accepted := make([]engine.Held, 0, len(leases))
 	for _, l := range leases {
 		held, err := st.service.heldLease(st.ctx, id, l)
-		if err == nil {
-			err = st.service.checkLimits(&held)
-		}
 		if err != nil {
 			refused = err
 			continue
@@ -120,7 +118,7 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 // The Redis nodes cannot check that a lease was granted: a node that lost its state takes
 // back any lease whose token is high enough, so an invented lease would become a grant.
 func (st *stream) renewGranted(held []engine.Held) []error {
-	errs := engine.Each(len(held), maxLookups, func(i int) error { return st.checkGranted(&held[i]) })
+	errs := engine.Each(len(held), maxLookups, func(i int) error { return st.checkRenewal(&held[i]) })
 	var granted []engine.Held
 	for i := range held {
 		if errs[i] == nil {
@@ -139,6 +137,19 @@ func (st *stream) renewGranted(held []engine.Held) []error {
 	return errs
 }
 
+// checkRenewal refuses a lease that was not granted, and one that its renewal would change beyond the limits. A lease
+// that is beyond them already was granted before they were lowered, and is renewed as it is.
+func (st *stream) checkRenewal(held *engine.Held) error {
+	if st.service.checkChange(held, &engine.Held{}) == nil {
+		return st.checkGranted(held)
+	}
+	found, err := st.find(held)
+	if err != nil {
+		return err
+	}
+	return st.service.checkChange(held, &found)
+}
+
 // checkGranted returns an error that matches engine.ErrLost for a lease that is neither
 // known nor on the Redis nodes: it has expired, or never existed. A lease that is on a
 // quorum of them was granted, by a member or to a client with Redis credentials.
@@ -146,15 +157,21 @@ func (st *stream) checkGranted(held *engine.Held) error {
 	if st.known.has(held) {
 		return nil
 	}
+	_, err := st.find(held)
+	return err
+}
+
+// find reads a lease that a client names from the Redis nodes.
+func (st *stream) find(held *engine.Held) (engine.Held, error) {
 	found, err := st.service.redis.find(st.ctx, held.Resources[0], held.Token)
 	if err != nil {
-		return err
+		return engine.Held{}, err
 	}
 	if found.Name != held.Name || !sameLocks(found.Resources, held.Resources) {
-		return notHeld(st.ctx, string(held.Resources[0]), uint64(held.Token))
+		return engine.Held{}, notHeld(st.ctx, string(held.Resources[0]), uint64(held.Token))
 	}
 	st.known.add(held)
-	return nil
+	return found, nil
 }
 
 // releaseInRedis releases a lease, or cancels an acquire that waits.
@@ -229,13 +246,18 @@ func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.Held
 	return held, nil
 }
 
-// checkLimits checks a renewal like an acquire, because it writes the same data to the
-// Redis nodes.
-func (s *Service) checkLimits(held *engine.Held) error {
-	if err := s.limits.CheckTTL(held.TTL); err != nil {
-		return err
+// checkChange checks what a renewal changes of a lease. What the lease has already may be beyond limits that were
+// lowered since, and so may the TTL with which it is renewed after it was extended.
+func (s *Service) checkChange(held, before *engine.Held) error {
+	if held.TTL > before.TTL || held.TTL < min(before.TTL, s.limits.TTLMin) {
+		if err := s.limits.CheckTTL(held.TTL); err != nil {
+			return err
+		}
 	}
-	return s.limits.CheckRequest(requestOf(held))
+	if maps.Equal(held.Metadata, before.Metadata) {
+		return nil
+	}
+	return s.limits.CheckRequest(&engine.Request{Metadata: held.Metadata})
 }
 
 // requestOf returns the request that a lease answers.

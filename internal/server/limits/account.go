@@ -165,8 +165,8 @@ func (e *RateError) RetryAfter() time.Duration { return e.After }
 func (a *Account) Request() error { return a.request(0) }
 
 // Keep counts a request that keeps or ends what the user has: a renewal, a release or
-// a close. It is allowed up to twice the rate, so that a user whose acquires exhaust
-// the rate does not lose its leases.
+// a close, or the stream and the attach that a client needs for these. It is allowed up to twice the rate,
+// so that a user whose acquires exhaust the rate does not lose its leases.
 func (a *Account) Keep() error { return a.request(-float64(a.limits.RequestsPerSecond)) }
 
 // request is a token bucket that holds the requests of one second. It takes one unless

@@ -108,7 +108,7 @@ var byNode = []string{"node"}
 var redisFamilies = []family{
 	{"redis_up", gauge, byNode, nil,
 		"1 if this member reached the Redis node at its last check, about once a second, else 0."},
-	{"redis_voting", gauge, byNode, nil, "1 if the Redis node votes, 0 if it is unreachable, or empty and in quarantine."},
+	{"redis_voting", gauge, byNode, nil, "1 if the Redis node votes, 0 if it is unreachable, empty, or in quarantine."},
 	{"redis_call_seconds", histogram, byNode, writes, "Round trip of a batch of requests to a Redis node."},
 	{"redis_errors_total", counter, byNode, nil, "Requests that a Redis node answered with an error, or not at all."},
 	{"redis_quarantine_seconds", gauge, byNode, nil,

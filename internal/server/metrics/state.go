@@ -111,10 +111,10 @@ func (s *state) collectRedis(gauge set) {
 		}
 	}
 	voting, largest := 0, fencing.None
-	for _, address := range addresses {
+	for i, address := range addresses {
 		n, known := seen[address]
 		up := known && n.Err == nil
-		votes := up && n.Report.Live != nil
+		votes := up && n.Report.Live != nil && n.Report.Life() == topology.Lives[i] // not another run of the server
 		if votes {
 			voting++
 			largest = max(largest, n.Report.Live.Max)

@@ -167,14 +167,15 @@ function joining(status, { lag }) {
 
 // voting reports whether a Redis node votes.
 function voting(node) {
-  return !node.error && !node.empty;
+  return !node.error && !node.empty && !node.unnamed;
 }
 
 function nodeState(node) {
   const left = millis(node.quarantine);
   if (voting(node)) return { text: "votes", kind: "good" };
   if (node.error) return { text: "unreachable", kind: "bad" };
-  return { text: left > 0 ? `empty, votes in ${duration(left)}` : "empty, does not vote", kind: "warn" };
+  const state = node.empty ? "empty" : "another run of the server";
+  return { text: left > 0 ? `${state}, votes in ${duration(left)}` : `${state}, does not vote`, kind: "warn" };
 }
 
 function updateNode(row, node) {
