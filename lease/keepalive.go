@@ -192,7 +192,7 @@ func (k *keepAlive) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(maxRelease, k.core.Key().TTL))
 	defer cancel()
-	err := c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return clientcore.Transient(err) },
+	err := c.retry(ctx, c.clock.Now(), func(err error, _ time.Duration) bool { return clientcore.EndsLater(err) },
 		func() error { return k.session.Close(ctx, held...) })
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ func (k *keepAlive) release(ctx context.Context, held engine.Held, now engine.In
 	again := func(err error, _ time.Duration) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return !clientcore.Final(err) && k.core.Over() == nil
+		return clientcore.EndsLater(err) && k.core.Over() == nil
 	}
 	err := c.retry(ctx, now, again, func() error {
 		err := k.session.Release(ctx, held)

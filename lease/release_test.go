@@ -43,6 +43,20 @@ func TestReleaseOnACancelledContext(t *testing.T) {
 	})
 }
 
+// A user that has reached its rate releases what it holds as soon as the rate allows it.
+func TestEndsWaitForTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.memory.Fail(engine.ErrLimit)
+		time.AfterFunc(ttl/8, func() { s.memory.Fail(nil) })
+		require.NoError(t, l.Release(t.Context()))
+		s.memory.Fail(engine.ErrLimit)
+		time.AfterFunc(ttl/8, func() { s.memory.Fail(nil) })
+		require.NoError(t, s.client.Close(t.Context()))
+	})
+}
+
 // TestReleaseToleratesAShortOutage checks that Release itself repeats the call for a
 // few seconds, so that a failover is not an error for the holder.
 func TestReleaseToleratesAShortOutage(t *testing.T) {

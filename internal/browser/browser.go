@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
-
-// ErrMissing reports that Chromium is not installed.
-var ErrMissing = errors.New("chromium is not installed; install it (Debian: apt-get install chromium)")
 
 // pollInterval is the time between two checks of a condition in a page.
 const pollInterval = 25 * time.Millisecond
@@ -21,20 +19,16 @@ const pollInterval = 25 * time.Millisecond
 // programs are the names of Chromium.
 var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// switches turn off what a test does not need: the GPU, the sandbox (which root does not
-// have) and everything that would contact other hosts.
-var switches = []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-	"no-default-browser-check",
-	"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage",
-	"disable-extensions",
-	"disable-default-apps", "disable-background-timer-throttling", "disable-backgrounding-occluded-windows",
-	"disable-renderer-backgrounding",
-	"hide-scrollbars", "mute-audio"}
+// options turn off what a test does not need, besides the defaults of chromedp: the GPU, the sandbox (which root does
+// not have), and more of what would contact other hosts.
+var options = append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU,
+	chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	chromedp.Flag("proxy-server", "direct://"))
 
 // Browser is a running Chromium.
 type Browser struct {
-	ctx  context.Context // of its first tab, which keeps it running
-	stop func()
+	ctx   context.Context // of its first tab, which keeps it running
+	Close func()
 }
 
 // Start starts Chromium with an empty profile. The caller must close it.
@@ -47,20 +41,16 @@ func Start(ctx context.Context) (*Browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile),
-		chromedp.Flag("proxy-server", "direct://")}
-	for _, name := range switches {
-		options = append(options, chromedp.Flag(name, true))
-	}
-	process, endProcess := chromedp.NewExecAllocator(ctx, options...)
+	process, endProcess := chromedp.NewExecAllocator(ctx, append(slices.Clip(options), chromedp.ExecPath(path),
+		chromedp.UserDataDir(profile))...)
 	first, endFirst := chromedp.NewContext(process)
-	b := &Browser{ctx: first, stop: func() {
+	b := &Browser{ctx: first, Close: func() {
 		endFirst()
 		endProcess()
 		_ = os.RemoveAll(profile) // it is below the temporary folder
 	}}
 	if err := chromedp.Do(first); err != nil {
-		b.stop()
+		b.Close()
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	return b, nil
@@ -72,11 +62,8 @@ func find() (string, error) {
 			return path, nil
 		}
 	}
-	return "", ErrMissing
+	return "", errors.New("chromium is not installed; install it (Debian: apt-get install chromium)")
 }
-
-// Close ends Chromium.
-func (b *Browser) Close() { b.stop() }
 
 // Tab is a page. Its storage is shared with no other tab.
 type Tab struct {

@@ -56,6 +56,12 @@ func Transient(err error) bool {
 	return !Final(err) && !Matches(err, engine.ErrLost) && !errors.As(err, &migrating)
 }
 
+// EndsLater reports whether a release or a close that has failed with err may succeed later. The only limit that it can
+// reach is that of the rate, which passes.
+func EndsLater(err error) bool {
+	return Matches(err, engine.ErrLimit) || !Final(err) && !Matches(err, engine.ErrLost)
+}
+
 // Matches reports whether err is one of the sentinels and not uncertain.
 func Matches(err error, sentinels ...error) bool {
 	for _, sentinel := range sentinels {

@@ -1,5 +1,5 @@
 // Package perlease has a session for engines that provide leases one by one and keep no
-// sessions, such as the Redis nodes of efficiency mode. It keeps no state either: the
+// sessions, such as the Redis nodes of efficiency mode. It keeps no leases either: the
 // client passes each lease with the call that renews or releases it.
 package perlease
 
@@ -33,6 +33,7 @@ type Engine interface {
 type Session struct {
 	engine Engine
 	config engine.SessionConfig
+	closed map[engine.Nonce]bool // the leases that Close has released
 }
 
 var _ engine.Session = (*Session)(nil)
@@ -40,7 +41,7 @@ var _ engine.Session = (*Session)(nil)
 // NewSession returns a session on an engine. It does not call the engine.
 func NewSession(calls Engine, config engine.SessionConfig) *Session {
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
-	return &Session{engine: calls, config: config}
+	return &Session{engine: calls, config: config, closed: map[engine.Nonce]bool{}}
 }
 
 // Acquire requests a grant. What an earlier call of a repeated attempt may have acquired is
@@ -126,9 +127,16 @@ const maxRelease = 5 * time.Second
 // maxReleases bounds the concurrent releases of Close.
 const maxReleases = 64
 
-// Close releases leases.
+// Close releases leases. It is not called concurrently with itself. Another Close goes on with those that the last one
+// did not release: a call for each of many would never get past the limit of the rate.
 func (s *Session) Close(ctx context.Context, held ...engine.Held) error {
+	held = slices.DeleteFunc(slices.Clone(held), func(h engine.Held) bool { return s.closed[h.Nonce] })
 	errs := engine.Each(len(held), maxReleases, func(i int) error { return s.Release(ctx, held[i]) })
+	for i, err := range errs {
+		if err == nil {
+			s.closed[held[i].Nonce] = true
+		}
+	}
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) > 0 {
 		return fmt.Errorf("close session: %d leases were not released: %w", len(errs), errs[0])

@@ -2,6 +2,8 @@ package perlease_test
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,5 +137,34 @@ func TestFailedCloseIsRepeated(t *testing.T) {
 	require.ErrorIs(t, f.session.Close(t.Context(), held), engine.ErrUncertain)
 	f.memory.fault = nil
 	require.NoError(t, f.session.Close(context.Background(), held))
+	require.Empty(t, f.memory.locks)
+}
+
+// limited is an engine that refuses releases at the limit of the rate.
+type limited struct {
+	*memory
+	left atomic.Int32
+}
+
+func (l *limited) Release(ctx context.Context, held engine.Held) error {
+	if l.left.Add(-1) < 0 {
+		return engine.ErrLimit
+	}
+	return l.memory.Release(ctx, held)
+}
+
+// Repeated calls of Close release more leases than the rate allows at once.
+func TestCloseGoesOnAtTheLimitOfTheRate(t *testing.T) {
+	f := open(t, newMemory())
+	l := &limited{memory: f.memory}
+	f.session = perlease.NewSession(l, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: clock})
+	var held []engine.Held
+	for n := range 4 {
+		held = append(held, f.acquire(request(engine.Nonce(n+1), fencing.Resource(fmt.Sprint(n)))))
+	}
+	l.left.Store(2)
+	require.ErrorIs(t, f.session.Close(t.Context(), held...), engine.ErrLimit)
+	l.left.Store(2)
+	require.NoError(t, f.session.Close(context.Background(), held...))
 	require.Empty(t, f.memory.locks)
 }

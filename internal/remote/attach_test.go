@@ -23,7 +23,7 @@ const manyLeases = 1001
 
 // onLargeSession runs a test in virtual time: a client holds leases that member 0 has granted,
 // with a short TTL, and from now on member 1 leads. attached is called at the first attach there:
-// none is answered. All leases must outlast what the test does.
+// none is answered, unless it is nil. All leases must outlast what the test does.
 func onLargeSession(t *testing.T, leases int, ttl time.Duration, attached func(c *cluster),
 	test func(t *testing.T, c *cluster, client *lease.Client), change ...func(*lease.Policy)) {
 	t.Helper()
@@ -41,7 +41,7 @@ func onLargeSession(t *testing.T, leases int, ttl time.Duration, attached func(c
 					defer mu.Unlock()
 					switch call := op.Call.(type) {
 					case *pb.Operation_Attach:
-						if i == 1 && (err == nil || hangs) {
+						if attached != nil && i == 1 && (err == nil || hangs) {
 							if !hangs {
 								attached(c)
 							}
@@ -119,6 +119,17 @@ func TestLeaderIsStoppedDuringALargeAttach(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The answer to an attach of many leases delays the heartbeats of the member, which is not left for that.
+func TestLargeAttachIsNotSilence(t *testing.T) {
+	onLargeSession(t, manyLeases, 30*time.Second, nil, func(t *testing.T, c *cluster, _ *lease.Client) {
+		leader := c.members[1]
+		leader.set(func() { leader.attachTime = 2500 * time.Millisecond })
+		before := leader.opened()
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, leader.opened(), before+1)
+	})
 }
 
 // takeTurns makes calls, of which one ends each second, so that each attaches the session for a

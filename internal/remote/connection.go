@@ -37,9 +37,6 @@ type connection struct {
 	pending  map[uint64]*pending
 	queued   map[attemptKey]*pending       // acquires whose callers want to know that they are queued
 	sessions map[engine.SessionID]*session // the sessions that are attached here
-	// quietUntil excuses silence: until then, an answer may delay the messages behind it. It is set once, and again
-	// when such an answer has arrived: attempts that follow each other do not excuse a member that answers none.
-	quietUntil engine.Instant
 
 	received atomic.Uint64 // messages
 }
@@ -178,7 +175,6 @@ func (c *connection) receive() {
 			if p != nil {
 				c.sender.answered = max(c.sender.answered, p.end)
 				c.drop(response.Answers[i].ID, p)
-				c.endQuiet(p)
 			}
 			answered = append(answered, p)
 		}
@@ -264,9 +260,6 @@ func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err
 		return 0, false, fmt.Errorf("%w: encode the operation: %w", engine.ErrInvalid, err)
 	}
 	c.pending[id] = p
-	if p.quiet > 0 && c.quietUntil.IsZero() {
-		c.quietUntil = now.Add(p.quiet)
-	}
 	p.waits = op.acquire.Wait
 	if op.queued != nil {
 		p.queued, p.key = op.queued, attemptKey{op.session, op.acquire.Nonce}
@@ -299,30 +292,16 @@ func (c *connection) watch() {
 	}
 }
 
-// overdue marks the operations whose limit has passed. It reports whether there are any, and
-// whether silence is excused.
+// overdue marks the operations whose limit has passed. It reports whether there are any, and whether silence is
+// excused: a large answer delays the messages behind it.
 func (c *connection) overdue(now engine.Instant) (late, quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pending {
 		p.late = p.limit > 0 && now.Until(p.deadline) <= 0
-		late = late || p.late
+		late, quiet = late || p.late, quiet || p.quiet
 	}
-	return late, now.Until(c.quietUntil) > 0
-}
-
-// endQuiet ends the excuse for silence after the answer to p, unless another such answer is
-// pending. The caller holds mu.
-func (c *connection) endQuiet(p *pending) {
-	if p.quiet == 0 {
-		return
-	}
-	c.quietUntil = engine.Instant{}
-	for _, other := range c.pending {
-		if other.quiet > 0 {
-			c.quietUntil = c.connector.settings.clock.Now().Add(other.quiet)
-		}
-	}
+	return late, quiet
 }
 
 // forget removes an operation whose caller has left. It returns false if the operation was

@@ -47,6 +47,7 @@ type member struct {
 	endsSessions    time.Duration // the time after which a session stream ends, 0 for never
 	topologies      int           // number of topology streams so far
 	hides           bool          // it sends nothing to watches of locks
+	attachTime      time.Duration // how long it takes to send the answer to an attach
 
 	reports       []*pb.ReportRefusalRequest
 	refuseReports error
@@ -133,16 +134,17 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	if ends > 0 {
 		return m.beat(stream, ends)
 	}
-	var sending sync.Mutex
-	send := func(response *pb.SessionResponse) error {
-		sending.Lock()
-		defer sending.Unlock()
+	sending := make(chan struct{}, 1)
+	send := func(response *pb.SessionResponse, takes time.Duration) error {
+		sending <- struct{}{}
+		defer func() { <-sending }()
+		_ = engine.Sleep(stream.Context(), takes)
 		return stream.Send(response)
 	}
 	go func() {
 		ticker := time.NewTicker(clientcore.HeartbeatInterval)
 		defer ticker.Stop()
-		for send(&pb.SessionResponse{}) == nil {
+		for send(&pb.SessionResponse{}, 0) == nil {
 			select {
 			case <-ticker.C:
 			case <-stream.Context().Done():
@@ -155,7 +157,7 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 		if err != nil {
 			return err
 		}
-		response := &pb.SessionResponse{}
+		response, takes := &pb.SessionResponse{}, time.Duration(0)
 		m.mu.Lock()
 		for _, op := range message.Operations {
 			m.received = append(m.received, op)
@@ -170,12 +172,15 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 			if a == waits {
 				continue
 			}
+			if op.GetAttach() != nil {
+				takes = m.attachTime
+			}
 			a.Id = op.Id
 			response.Answers = append(response.Answers, a)
 		}
 		response.Notices, m.notices = m.notices, nil
 		m.mu.Unlock()
-		if err := send(response); err != nil {
+		if err := send(response, takes); err != nil {
 			return err
 		}
 	}

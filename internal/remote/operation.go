@@ -24,7 +24,7 @@ type operation struct {
 	queued func()        // of an acquire; nil if the caller does not want to know
 	limit  time.Duration // if it is not answered within limit the connection is closed; 0 means no limit
 	urgent bool          // if it is not answered before the deadline of its context the connection is closed
-	quiet  time.Duration // how long the answer may be so large that it delays heartbeats
+	quiet  bool          // the answer may be so large that it delays heartbeats
 }
 
 // operation returns an operation of a session, without a call.
@@ -87,7 +87,7 @@ type pending struct {
 	deadline engine.Instant // if limit is not 0
 	late     bool           // the deadline has passed
 	waits    bool           // an acquire that waits for its lock
-	quiet    time.Duration  // of the operation
+	quiet    bool           // of the operation
 }
 
 // outcome is an answer, or the error of a connection that ended without one.

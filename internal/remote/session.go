@@ -109,9 +109,8 @@ func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, er
 }
 
 const (
-	// largeSession is the number of leases above which the answer to an attach may be so
-	// large that it delays the heartbeats behind it. That excuses silence for at most a third
-	// of the TTL: the leases must outlast a leader that is stopped meanwhile.
+	// largeSession is the number of leases above which the answer to an attach may be so large that it delays the
+	// heartbeats behind it. That excuses silence until the answer: a renewal leaves a leader that was stopped meanwhile.
 	largeSession = 1000
 	// maxDoublings bounds the time for the answer to an attach.
 	maxDoublings = 5
@@ -119,8 +118,7 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long; a session with more than largeSession leases needs its answer within a third of its TTL. An attach that begins
-// before urgent must be answered before the deadline of ctx, or the connection is closed.
+// long. An attach that begins before urgent must be answered before the deadline of ctx, or the connection is closed.
 func (s *session) attach(ctx context.Context, c *connection, urgent engine.Instant) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
@@ -147,9 +145,7 @@ func (s *session) attach(ctx context.Context, c *connection, urgent engine.Insta
 	op.limit <<= min(s.unanswered, maxDoublings)
 	sent = s.config.Clock.Now()
 	op.urgent = !urgent.IsZero() && sent.Until(urgent) > 0
-	if len(before) > largeSession {
-		op.quiet = min(op.limit, s.config.TTL/3)
-	}
+	op.quiet = len(before) > largeSession
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {

@@ -26,16 +26,7 @@ type demo struct {
 	stops []func() // in the order in which the processes were started
 }
 
-// startDemo builds leased, starts the processes, and returns when there is some history.
-func startDemo(ctx context.Context) (*demo, error) {
-	d := &demo{}
-	if err := d.start(ctx); err != nil {
-		d.stop()
-		return nil, err
-	}
-	return d, nil
-}
-
+// start builds leased, starts the processes, and returns when there is some history.
 func (d *demo) start(ctx context.Context) error {
 	folder, err := os.MkdirTemp("", "leased-demo-")
 	if err != nil {

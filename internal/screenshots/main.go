@@ -27,11 +27,11 @@ func run(ctx context.Context, out, url string) error {
 		return err
 	}
 	if url == "" {
-		d, err := startDemo(ctx)
-		if err != nil {
+		var d demo
+		defer d.stop()
+		if err := d.start(ctx); err != nil {
 			return err
 		}
-		defer d.stop()
 		url = d.url
 	}
 	return takeAll(ctx, url, out)

@@ -18,10 +18,10 @@ CREATE DATABASE IF NOT EXISTS leased CHARACTER SET utf8mb4;
 func StartMariaDB() (*Server, error) { return startMariaDB("2") }
 
 // StartDurableMariaDB starts a MariaDB server that syncs every commit to disk, as in
-// production. Use it for measurements.
-func StartDurableMariaDB() (*Server, error) { return startMariaDB("1") }
+// production, with further options. Use it for measurements.
+func StartDurableMariaDB(options ...string) (*Server, error) { return startMariaDB("1", options...) }
 
-func startMariaDB(flush string) (*Server, error) {
+func startMariaDB(flush string, options ...string) (*Server, error) {
 	return start("mariadb", []string{"mysql", "nobody"}, func(s *Server) error {
 		install, err := find(mariadbAdvice, "/usr/bin/mariadb-install-db", "mariadb-install-db", "mysql_install_db")
 		if err != nil {
@@ -41,6 +41,7 @@ func startMariaDB(flush string) (*Server, error) {
 			"--pid-file=" + filepath.Join(s.Dir, "pid"), "--init-file=" + users,
 			"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-buffer-pool-size=64M", "--max-connections=200",
 			"--skip-name-resolve"}
+		s.Args = append(s.Args, options...)
 		s.answers = answers("", 5, "\x0a") // the server greets first: length, sequence number, protocol version 10
 		s.DSN = "leased@tcp(" + s.Addr + ")/leased"
 		return os.WriteFile(users, []byte(mariadbUsers), 0o644)
