@@ -50,7 +50,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (*Backend
 	}
 	db := &database{Pool: pool, answerLimit: 10 * time.Second}
 	b := &Backend{pool: db, logger: logger, listener: newListener(db, logger)}
-	alone := &alone{slots: make(chan struct{}, max(1, pool.Config().MaxConns/2)), turns: map[string]*turn{}}
+	alone := &alone{room: max(1, int(pool.Config().MaxConns/2)), locks: map[string]*ownCalls{}}
 	b.acquires = &batches{verb: "acquire", send: b.acquire, alone: alone, underWay: map[string]bool{}}
 	b.releases = &batches{verb: "release", send: b.release, alone: alone, underWay: map[string]bool{}}
 	if _, err := b.Inspect(ctx, ""); err != nil { // no lock has this name, so the answer is short
@@ -113,6 +113,20 @@ func party(row pgx.CollectableRow, others ...any) (p engine.Party, err error) {
 	return p, err
 }
 
+// object returns metadata as a JSON object, nil if there is none. As a text it is accepted in each
+// pgx.QueryExecMode.
+func object(metadata map[string]string) *string {
+	if len(metadata) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(metadata)
+	if err != nil {
+		panic(err) // texts have an encoding
+	}
+	text := string(encoded)
+	return &text
+}
+
 // texts returns the values of a JSON object as texts. Callers of the functions may use any JSON as metadata, also such
 // that Go cannot decode: then texts returns nil, because the locks of others are to be shown.
 func texts(object []byte) (values map[string]string) {
@@ -157,8 +171,8 @@ func failure(ctx context.Context, call string, resource fencing.Resource, err er
 	if errors.As(err, &refused) {
 		kind = refusalKind(refused)
 	}
-	// Nothing was sent.
-	if errors.Is(kind, engine.ErrUncertain) && (errors.As(err, &noConnect) || pgconn.SafeToRetry(err)) {
+	// Nothing was sent, or it was undone.
+	if errors.Is(kind, engine.ErrUncertain) && (errors.As(err, &noConnect) || pgconn.SafeToRetry(err) || busy(err)) {
 		kind = engine.ErrUnavailable
 	}
 	return fmt.Errorf("%s %q: %w: %s", call, string(resource), kind, err.Error())

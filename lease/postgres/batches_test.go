@@ -314,3 +314,34 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	blocked.Wait()
 	require.NoError(t, mine.Release(ctx))
 }
+
+// A renewal that the database ends because it waits for a busy lock, before the lock timeout, does not end the other
+// leases.
+func TestStatementTimeoutEndsNoOtherLeases(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	config := pool.Config()
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "400ms"
+	hurried, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(hurried.Close)
+	s := open(t, backend(t, hurried), nil)
+	var held []engine.Held
+	for i, name := range []fencing.Resource{"busy", "mine"} {
+		h := heldBy(request(engine.Nonce(i+1), name))
+		g, err := s.Acquire(ctx, request(h.Nonce, name))
+		require.NoError(t, err)
+		h.Name = g.Name
+		held = append(held, h)
+	}
+	row := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource = 'busy' FOR UPDATE")
+	var extended []engine.Nonce
+	for range 10 { // the machine may be slow
+		if extended, _ = s.Renew(ctx, held...); len(extended) > 0 {
+			break
+		}
+	}
+	require.Equal(t, []engine.Nonce{2}, extended)
+	require.NoError(t, row.Rollback(ctx))
+}

@@ -24,6 +24,7 @@ type call struct {
 	name    string // of the lock, or of all the locks of a set, one per line
 	attempt string
 	acquire acquisition
+	try     bool // an acquire that does not wait for its lock
 	// remember is for a release: a copy of the acquire may still arrive.
 	remember bool
 	answer   chan answer // buffered
@@ -50,6 +51,9 @@ const (
 	batchLimit    = 256 // calls in one transaction
 	batchesAtOnce = 4   // transactions at one time
 	batchWorth    = 32  // calls that are worth a transaction beside another one
+
+	// tryTime bounds how long a call that does not wait for its lock waits for another transaction.
+	tryTime = 5 * time.Second
 
 	// slowAfter is the time after which a batch probably waits for a lock.
 	slowAfter = 10 * time.Millisecond
@@ -178,11 +182,18 @@ func (b *batches) run(ctx context.Context, calls []*call) {
 	}
 }
 
-// doAlone makes a call in its own transaction, again and again while another transaction keeps the lock.
+// doAlone makes a call in its own transaction, again and again while another transaction keeps the lock. One that
+// does not wait for its lock gives up after tryTime.
 func (b *batches) doAlone(c *call) answer {
+	turns := c.ctx
+	if c.try {
+		var end context.CancelFunc
+		turns, end = context.WithTimeoutCause(c.ctx, tryTime, errBusy)
+		defer end()
+	}
 	for {
 		var answers map[string]answer
-		err := b.alone.do(c, func() (err error) {
+		err := b.alone.do(turns, c.name, func() (err error) {
 			answers, err = b.send(c.ctx, []*call{c})
 			return err
 		})
@@ -191,6 +202,8 @@ func (b *batches) doAlone(c *call) answer {
 			return answers[c.attempt]
 		case !busy(err):
 			return b.failed(c, err)
+		case turns.Err() != nil:
+			return b.failed(c, errBusy)
 		}
 	}
 }
@@ -254,13 +267,17 @@ const (
 		"leased_release(string_to_array(c.names, E'\n'), c.attempt, c.remember, $4) r) " +
 		"SELECT attempt, token, disk FROM a, " + withoutDisk + " WHERE token IS NOT NULL OR disk IS NULL"
 
-	renewLocks = "SELECT r.attempt, r.locks FROM " + bounded + ", leased_renew(" + boundNames + ", $2, $3, $4) r"
+	renewLocks = "SELECT r.attempt, r.locks FROM " + bounded + ", leased_renew(" + boundNames +
+		", $2, $3, $4::text::jsonb) r"
 )
+
+// errBusy ends a call that does not wait for its lock. The call had no effect.
+var errBusy = errors.New("an open transaction keeps the lock")
 
 // busy reports whether another transaction keeps a lock.
 func busy(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "55P03"
+	return errors.Is(err, errBusy) || errors.As(err, &e) && e.Code == "55P03"
 }
 
 // refused reports whether the database has rolled back a transaction because of one of its calls, or a lock.

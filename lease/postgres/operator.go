@@ -36,15 +36,15 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 }
 
 // Renew extends the lease of this role with this token by ttl, or by the TTL of the lease if ttl is 0. It
-// returns the TTL. metadata replaces the metadata of the lease, unless it is nil.
+// returns the TTL. metadata replaces the metadata of the lease, unless it is empty.
 func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fencing.Token, ttl time.Duration,
 	metadata map[string]string) (time.Duration, error) {
 	limited, cancel := b.pool.limit(ctx)
 	defer cancel()
 	err := b.pool.QueryRow(limited, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
-		"leased_renew(i.resources, array_fill(i.attempt, ARRAY[cardinality(i.resources)]), $3, $4) r "+
+		"leased_renew(i.resources, array_fill(i.attempt, ARRAY[cardinality(i.resources)]), $3, $4::text::jsonb) r "+
 		"WHERE i.token = $2 AND r.locks = cardinality(i.resources)", string(resource), int64(token),
-		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, metadata).Scan(&ttl)
+		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, object(metadata)).Scan(&ttl)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, notHeld("renew", resource, token)
 	}

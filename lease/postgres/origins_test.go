@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -358,4 +359,32 @@ func TestOpenSchemaIsRefused(t *testing.T) {
 	_, err := conn.Exec(testserver.Context(t), postgres.DDL())
 	require.ErrorContains(t, err, "run REVOKE CREATE ON SCHEMA "+schema+" FROM PUBLIC")
 	run(t, conn, "ROLLBACK", "REVOKE CREATE ON SCHEMA "+schema+" FROM PUBLIC", postgres.DDL())
+}
+
+// An installation that is repeated, as at each start of a program, does not wait for a transaction that has used locks.
+// Calls would wait behind it.
+func TestInstallDoesNotWaitForTransactions(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('held')",
+		"SELECT leased_acquire(ARRAY['a'], 'h', '1 min', 'an attempt for lock a')", queueA,
+		"SELECT leased_release(ARRAY['c'], 'an attempt for lock c')")
+	do(t, pool, "SET lock_timeout = '1 s';"+postgres.DDL())
+}
+
+// Programs that start at the same time can install at the same time.
+func TestInstallRunsConcurrently(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	for _, prepare := range []string{"", "DROP SCHEMA " + pool.Config().ConnConfig.RuntimeParams["search_path"] +
+		" CASCADE; CREATE SCHEMA " + pool.Config().ConnConfig.RuntimeParams["search_path"]} {
+		do(t, pool, prepare)
+		errs := engine.Each(6, 6, func(int) error {
+			_, err := pool.Exec(ctx, postgres.DDL())
+			return err
+		})
+		require.NoError(t, errors.Join(errs...))
+	}
+	require.Positive(t, grant(t, pool, "a"))
 }

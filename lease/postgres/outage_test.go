@@ -1,9 +1,12 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,32 +78,73 @@ func TestOutageTakesNoMemory(t *testing.T) {
 	require.Equal(t, 1, postgres.Unanswered(s), "it may arrive late")
 }
 
-// Many callers wait for a lock that another transaction keeps busy. Sets of other locks do not wait for their turns.
+// Many callers wait for a lock that another transaction keeps busy, some of them with another lock each, or with the
+// same one. Sets of other locks do not wait for their turns.
 func TestBusyLockDelaysNoSets(t *testing.T) {
+	t.Parallel()
+	testserver.SkipIfShort(t)
+	for n, others := range []string{"", "with/NN", "before/NN", "with/59", "with/59", "before/59"} {
+		ctx := testserver.Context(t)
+		pool := database(t, shared.Get(t).DSN)
+		config := pool.Config()
+		config.MaxConns = 4
+		small, err := pgxpool.NewWithConfig(ctx, config)
+		require.NoError(t, err)
+		t.Cleanup(small.Close)
+		s := open(t, backend(t, small), nil)
+		if n%2 == 1 { // otherwise its row is not committed
+			do(t, pool, "INSERT INTO leased_locks (resource) VALUES ('busy')")
+		}
+		row := transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('busy')")
+		waits, leave := context.WithCancel(ctx)
+		var blocked sync.WaitGroup
+		for i := range 60 {
+			r := request(engine.Nonce(i+2), "busy")
+			if others != "" {
+				other := strings.ReplaceAll(others, "NN", fmt.Sprintf("%02d", i))
+				r.Resources = engine.SortedSet(append(r.Resources, fencing.Resource(other)))
+			}
+			r.Wait = true
+			blocked.Go(func() { _, _ = s.Acquire(waits, r) })
+		}
+		pass(t, pool, "2 s") // their common transactions have given up
+		last := fencing.Resource(strings.ReplaceAll(cmp.Or(others, "NN"), "NN", "59"))
+		set := engine.Request{Nonce: 1, Resources: engine.SortedSet([]fencing.Resource{"a", last})}
+		limited, end := context.WithTimeout(ctx, 5*time.Second)
+		defer end()
+		_, err = s.Acquire(limited, set)
+		require.NoError(t, err)
+		require.NoError(t, s.Release(limited, heldBy(set)))
+		leave()
+		blocked.Wait()
+		require.NoError(t, row.Rollback(ctx))
+	}
+}
+
+// A caller that does not wait for a lock does not wait for a transaction that keeps it either, also behind others.
+func TestTryEndsBeforeTheTransactionThatKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	testserver.SkipIfShort(t)
 	ctx := testserver.Context(t)
 	pool := database(t, shared.Get(t).DSN)
-	config := pool.Config()
-	config.MaxConns = 4
-	small, err := pgxpool.NewWithConfig(ctx, config)
-	require.NoError(t, err)
-	t.Cleanup(small.Close)
-	s := open(t, backend(t, small), nil)
-	row := transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('busy')")
-	waits, leave := context.WithCancel(ctx)
-	var blocked sync.WaitGroup
-	for i := range 60 {
-		blocked.Go(func() { _, _ = s.Acquire(waits, request(engine.Nonce(i+2), "busy")) })
+	s := open(t, backend(t, pool), nil)
+	row := transaction(t, pool, pgx.ReadCommitted, "SELECT leased_hold('a')")
+	var tries sync.WaitGroup
+	for i := range 40 {
+		r := request(engine.Nonce(i+1), "a")
+		if i%2 == 0 {
+			r.Resources = append(r.Resources, "b")
+		}
+		tries.Go(func() {
+			limited, end := context.WithTimeout(ctx, 15*time.Second)
+			defer end()
+			if _, err := s.Acquire(limited, r); !errors.Is(err, engine.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
 	}
-	pass(t, pool, "2 s") // their common transactions have given up
-	set := engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}}
-	limited, end := context.WithTimeout(ctx, 5*time.Second)
-	defer end()
-	_, err = s.Acquire(limited, set)
-	require.NoError(t, err)
-	require.NoError(t, s.Release(limited, heldBy(set)))
-	leave()
-	blocked.Wait()
+	tries.Wait()
 	require.NoError(t, row.Rollback(ctx))
+	_, err := s.Acquire(ctx, request(100, "a"))
+	require.NoError(t, err)
 }

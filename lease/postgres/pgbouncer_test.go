@@ -39,6 +39,7 @@ func TestPgBouncer(t *testing.T) {
 			require.NoError(t, err)
 			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // no prepared statements
 			log := logtest.New(slog.LevelWarn)
+			var leases *postgres.Backend // of the newest client
 			client := func() *lease.Client {
 				pool, err := pgxpool.NewWithConfig(ctx, config)
 				require.NoError(t, err)
@@ -46,6 +47,7 @@ func TestPgBouncer(t *testing.T) {
 				b, err := postgres.New(ctx, pool, log.Logger())
 				require.NoError(t, err)
 				t.Cleanup(b.Close)
+				leases = b
 				c, err := lease.New(b, lease.WithPolicies(engine.Policy{TTL: 20 * time.Second}))
 				require.NoError(t, err)
 				return c
@@ -70,6 +72,13 @@ func TestPgBouncer(t *testing.T) {
 			require.NoError(t, held.Release(ctx))
 			l := testserver.Receive(t, granted)
 			require.True(t, l.Token().Newer(held.Token()))
+			require.NoError(t, l.SetMetadata(ctx, map[string]string{"done": "1 %"}))
+			require.NoError(t, l.Extend(ctx, time.Minute))
+			_, err = leases.Renew(ctx, resource, l.Token(), 0, map[string]string{"done": "2 %"})
+			require.NoError(t, err)
+			status, err := waiter.Inspect(ctx, resource)
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"done": "2 %"}, status.Holders[0].Metadata)
 			require.NoError(t, l.Release(ctx))
 			if mode == "transaction" {
 				require.Zero(t, listening(t, bouncer.DSN), "other clients would get the notifications")

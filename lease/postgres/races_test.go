@@ -158,6 +158,24 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	require.Zero(t, renew())
 }
 
+// The first grant after a failover may wait for another one that raises the tokens.
+func TestLeaseBeginsAfterTheTokensAreRaised(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, pool, "another lock"))
+	moved(t, pool, "server = 'another'")
+	do(t, pool, "INSERT INTO leased_raising SELECT leased_raised_for(system_identifier::text, leased_place()) "+
+		"FROM pg_control_system()")
+	raising := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_raising FOR UPDATE")
+	acquire := meanwhile[time.Duration](t, pool, "SELECT remaining FROM leased_acquire(ARRAY['a'], 'h', '1 s', "+
+		"'an attempt for lock a')")
+	pass(t, pool, "1.5 s")
+	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
+	require.NoError(t, raising.Rollback(testserver.Context(t)))
+	require.Positive(t, acquire())
+	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks WHERE resource = 'a'").Before(end))
+}
+
 // A call that waited for a transaction sees the waiters that this transaction has queued.
 func TestWaitersAreSeenAfterTheWait(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 var schema embed.FS
 
 // DDL returns the statements that create the tables and functions in the current schema, as
-// one transaction. Running them again changes nothing.
+// one transaction. Running them again changes nothing, and waits for no transaction that uses locks.
 func DDL() string {
 	var b strings.Builder
 	b.WriteString("BEGIN;\n")

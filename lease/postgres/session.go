@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -118,16 +117,9 @@ func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Du
 	remaining time.Duration, err error) {
 	sent := s.config.Clock.Now()
 	attempt := s.attempt(request.Nonce)
-	arguments := acquisition{holder: request.Holder, ttl: s.config.TTL, wait: wait}
-	if len(request.Metadata) > 0 {
-		text, err := json.Marshal(request.Metadata)
-		if err != nil {
-			return grant, -1, fmt.Errorf("%w: metadata: %w", engine.ErrInvalid, err)
-		}
-		metadata := string(text)
-		arguments.metadata = &metadata
-	}
-	a := s.backend.acquires.submit(&call{ctx: ctx, attempt: attempt, acquire: arguments}, request.Resources)
+	arguments := acquisition{holder: request.Holder, ttl: s.config.TTL, metadata: object(request.Metadata), wait: wait}
+	a := s.backend.acquires.submit(&call{ctx: ctx, attempt: attempt, acquire: arguments, try: wait == nil},
+		request.Resources)
 	if a.err != nil && !errors.Is(a.err, engine.ErrUnavailable) && !engine.Refused(a.err) { // it may have an effect
 		s.unanswered.Store(request.Nonce, true)
 	}
@@ -158,7 +150,7 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 		return nil, nil
 	}
 	locks, err := s.extend(ctx, ttl, metadata, held...)
-	if busy(err) && len(held) > 1 { // a busy lock does not keep the other leases from their renewal
+	if refused(err) && len(held) > 1 { // a busy lock does not keep the other leases from their renewal
 		return s.renewEach(ctx, ttl, metadata, held)
 	}
 	if err != nil {
@@ -204,7 +196,7 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 	}
 	ctx, cancel := s.backend.pool.limit(ctx)
 	defer cancel()
-	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, metadata)
+	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, object(metadata))
 	locks = map[string]int{}
 	var (
 		attempt string

@@ -11,6 +11,7 @@ BEGIN
         RAISE EXCEPTION 'cannot install locks in schema %: every user may create functions there, which would run with the rights of the owner; run REVOKE CREATE ON SCHEMA % FROM PUBLIC', quote_ident(current_schema()), quote_ident(current_schema())
             USING ERRCODE = '55000', HINT = 'Do not grant CREATE on this schema to users who take locks either.';
     END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('leased_locks')); -- one installation at a time
 END
 $$;
 
@@ -18,7 +19,7 @@ $$;
 -- had it last. Tokens come from one sequence, so rows of free locks may be deleted:
 --     DELETE FROM leased_locks WHERE (expires > now()) IS NOT TRUE AND NOT queued AND (remembered > now() - interval '1 hour') IS NOT TRUE;
 -- leased_hold ends a queue whose waiters have disappeared, which would keep the row.
--- leased_lock checks the names: PostgreSQL prepares a constraint again for every UPDATE, which takes a sixth of a grant.
+-- leased_lock_row checks the names: PostgreSQL prepares a constraint again for every UPDATE, which takes a sixth of a grant.
 CREATE TABLE IF NOT EXISTS leased_locks (
     resource  text COLLATE "C" PRIMARY KEY,
     token     bigint NOT NULL DEFAULT 0, -- of the newest grant
@@ -51,7 +52,6 @@ CREATE TABLE IF NOT EXISTS leased_waiters (
     expires   timestamptz NOT NULL,
     PRIMARY KEY (resource, ticket)
 );
-CREATE UNIQUE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner, resource);
 CREATE SEQUENCE IF NOT EXISTS leased_tickets;
 
 -- Attempts that have ended, and of which another acquire may still arrive. Releases at READ COMMITTED remove
@@ -62,7 +62,6 @@ CREATE TABLE IF NOT EXISTS leased_ended (
     at      timestamptz NOT NULL,
     PRIMARY KEY (attempt, owner)
 );
-CREATE INDEX IF NOT EXISTS leased_ended_at ON leased_ended (at);
 
 -- The tokens, and the origin of their sequence: the server, and the place of this table, which is the timeline of the
 -- server, the folder of the database and the table. A server that was promoted, recovered to an earlier time,
@@ -102,10 +101,21 @@ BEGIN
 END
 $$;
 
--- The shorter ways to a token are for transactions that wait for the disk, too.
-CREATE OR REPLACE VIEW leased_known_origin AS
-    SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place()
-        AND current_setting('synchronous_commit') <> 'off';
+-- Indexes and the view are created only if they are missing: these statements wait for every open
+-- transaction that has used the tables or the view, and block all others meanwhile.
+--
+-- leased_known_origin is for the shorter ways to a token, which are for transactions that wait for the disk, too.
+DO $$
+BEGIN
+    IF to_regclass(quote_ident(current_schema()) || '.leased_known_origin') IS NULL THEN
+        CREATE UNIQUE INDEX IF NOT EXISTS leased_waiters_attempt ON leased_waiters (attempt, owner, resource);
+        CREATE INDEX IF NOT EXISTS leased_ended_at ON leased_ended (at);
+        CREATE VIEW leased_known_origin AS
+            SELECT FROM leased_origin WHERE only_row AND started = pg_postmaster_start_time() AND place = leased_place()
+                AND current_setting('synchronous_commit') <> 'off';
+    END IF;
+END
+$$;
 
 -- leased_next_token returns the next token. After a change of the origin all tokens rise first: by 2^32 for each new timeline
 -- of a server, because another recovery from the same backup may have used those in between. The tokens of a dump or a copy

@@ -55,23 +55,45 @@ CREATE OR REPLACE FUNCTION leased_span(span interval) RETURNS interval LANGUAGE 
     SELECT CASE WHEN extract(epoch FROM span) BETWEEN 0.1 AND 86400 THEN make_interval(secs => extract(epoch FROM span)) END
 $$;
 
--- leased_lock locks the rows of locks in the order of their names, and then returns them.
+-- leased_lock_row locks the row of one lock, which may not exist yet, and returns it.
+CREATE OR REPLACE FUNCTION leased_lock_row(name text) RETURNS SETOF leased_locks LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
+    IF FOUND THEN
+        RETURN;
+    ELSIF (octet_length(name) BETWEEN 1 AND 512 AND strpos(name, E'\n') = 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the name of a lock has 1 to 512 bytes and no line break' USING ERRCODE = 'LL002';
+    END IF;
+    INSERT INTO leased_locks (resource) VALUES (name) ON CONFLICT DO NOTHING; -- another transaction may be inserting it
+    RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the lock % is newer than this transaction', quote_literal(name) USING ERRCODE = '40001';
+    END IF;
+END
+$$;
+
+-- leased_lock locks the rows of locks in the order of their names, and then returns them. If lock_timeout bounds the wait
+-- for one of several, the detail of the error is its name. A handler costs a subtransaction, so only sets have one, and
+-- only for rows that they cannot lock at once.
 CREATE OR REPLACE FUNCTION leased_lock(names text[]) RETURNS SETOF leased_locks LANGUAGE plpgsql AS $$
 DECLARE
     name text;
 BEGIN
-    FOR name IN SELECT DISTINCT r COLLATE "C" FROM unnest(names) r ORDER BY 1 LOOP
-        RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
-        IF NOT FOUND THEN -- another transaction may be inserting it
-            IF (octet_length(name) BETWEEN 1 AND 512 AND strpos(name, E'\n') = 0) IS NOT TRUE THEN
-                RAISE EXCEPTION 'the name of a lock has 1 to 512 bytes and no line break' USING ERRCODE = 'LL002';
-            END IF;
-            INSERT INTO leased_locks (resource) VALUES (name) ON CONFLICT DO NOTHING;
-            RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'the lock % is newer than this transaction', quote_literal(name) USING ERRCODE = '40001';
-            END IF;
+    IF cardinality(names) = 1 THEN
+        RETURN QUERY SELECT * FROM leased_locks WHERE resource = names[1] FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT * FROM leased_lock_row(names[1]);
         END IF;
+        RETURN;
+    END IF;
+    FOR name IN SELECT DISTINCT r COLLATE "C" FROM unnest(names) r ORDER BY 1 LOOP
+        RETURN QUERY SELECT * FROM leased_locks WHERE resource = name FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN FOUND;
+        BEGIN
+            RETURN QUERY SELECT * FROM leased_lock_row(name);
+        EXCEPTION WHEN lock_not_available THEN
+            RAISE EXCEPTION 'another transaction keeps the lock %', quote_literal(name) USING ERRCODE = '55P03', DETAIL = name;
+        END;
     END LOOP;
 END
 $$;
@@ -137,6 +159,7 @@ BEGIN
         AND (w.attempt <> $4 OR w.owner <> session_user) AND (mine IS NULL OR w.ticket < mine) GROUP BY w.resource) a;
     IF held_by IS NULL AND ahead = 0 THEN
         token := leased_next_token();
+        now := clock_timestamp(); -- another transaction may have raised the tokens first, and taken long
         remaining := ttl;
         FOREACH name IN ARRAY names LOOP
             UPDATE leased_locks SET token = leased_queue.token, attempt = $4, owner = session_user, holder = $2, metadata = $5,

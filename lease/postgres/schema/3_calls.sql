@@ -173,7 +173,7 @@ $$;
 DO $$
 DECLARE
     f      record;
-    inside CONSTANT text[] := '{leased_place, leased_raised_for, leased_next_token, leased_span, leased_lock, leased_queue, leased_wake, leased_end}';
+    inside CONSTANT text[] := '{leased_place, leased_raised_for, leased_next_token, leased_span, leased_lock_row, leased_lock, leased_queue, leased_wake, leased_end}';
 BEGIN
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname::text AS name FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
         AND p.proname = ANY (inside || ARRAY['leased_acquire', 'leased_renew', 'leased_release', 'leased_hold', 'leased_inspect', 'leased_list',
