@@ -34,8 +34,8 @@ func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 		}
 		under, err := b.authorize(leases[i].Resources)
 		var migrating *engine.MigratingError
-		if errors.As(err, &migrating) || errors.Is(err, engine.ErrModeMismatch) {
-			err = fmt.Errorf("%w: %w", engine.ErrTaken, err)
+		if errors.As(err, &migrating) || errors.Is(err, engine.ErrModeMismatch) || errors.Is(err, engine.ErrInvalid) {
+			err = fmt.Errorf("%w: %w", engine.ErrTaken, err) // invalid: one lock of the set has changed its mode
 		}
 		if err != nil {
 			errs[i] = err

@@ -170,6 +170,22 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 	})
 }
 
+// The lease of a set is lost when one of its locks has another mode, also for a process that has seen nothing of the
+// migration. The other lock is free at once.
+func TestSetIsLostWithOneOfItsLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, s, b, _ := holdingInService(t, "e/1")
+		ctx := t.Context()
+		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moved", "e/stays"))
+		require.NoError(t, err)
+		s.set(f, 4, engine.Policy{Prefix: "e/moved", Mode: engine.Correctness})
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/stays"))
+		require.NoError(t, err)
+	})
+}
+
 // A waiting acquire fails when the migration of its lock begins.
 func TestMigrationFailsWaiters(t *testing.T) {
 	t.Parallel()
