@@ -1,6 +1,7 @@
 package storagegate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -93,8 +94,8 @@ func (m *Monitor) Counts() Counts {
 
 // Record counts and reports the decision that err stands for: nil is an
 // admission; *fencing.StaleError, *fencing.JumpError and fencing.ErrUnsigned are
-// refusals. Any other error is not a decision and is not counted. Record returns
-// err.
+// refusals. Any other error, such as the refusal of another resource, is not a decision
+// and is not counted. Record returns err.
 func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token fencing.Token, err error) error {
 	if err == nil { // a separate case, so that an admission allocates nothing
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
@@ -103,11 +104,14 @@ func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token f
 	var stale *fencing.StaleError
 	var jump *fencing.JumpError
 	switch {
-	case errors.As(err, &stale) && stale.Token == fencing.None:
+	case errors.As(err, &stale) && cmp.Or(stale.Resource, resource) != resource,
+		errors.As(err, &jump) && cmp.Or(jump.Resource, resource) != resource:
+		// The write used another gate, which has counted its refusal.
+	case stale != nil && stale.Token == fencing.None:
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
 	case stale != nil:
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
-	case errors.As(err, &jump):
+	case jump != nil:
 		m.report(ctx, Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
 	case errors.Is(err, fencing.ErrUnsigned):
 		m.report(ctx, Decision{Resource: resource, Token: token, Outcome: Unsigned})

@@ -17,6 +17,8 @@ func TestMonitorRecords(t *testing.T) {
 	stale := &fencing.StaleError{Resource: "orders", Token: 3, Mark: 5}
 	tokenless := &fencing.StaleError{Resource: "orders", Token: fencing.None, Mark: 5}
 	jump := &fencing.JumpError{Resource: "orders", Token: 99, Mark: 5, MaxJump: 10}
+	another := &fencing.StaleError{Resource: "stock", Token: 3, Mark: 5}
+	anotherJump := &fencing.JumpError{Resource: "stock", Token: 99, Mark: 5, MaxJump: 10}
 	for _, tt := range []struct {
 		name  string
 		token fencing.Token
@@ -33,6 +35,8 @@ func TestMonitorRecords(t *testing.T) {
 		{"failed write", 5, errors.New("disk full"), nil},
 		{"unknown outcome", 5, fmt.Errorf("commit: %w", storagegate.ErrUncertain), nil},
 		{"enter without a token", 0, fencing.ErrNoToken, nil},
+		{"write that another gate refused", 5, another, nil},
+		{"write that another gate refused for its jump", 5, anotherJump, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var m storagegate.Monitor

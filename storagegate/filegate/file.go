@@ -17,6 +17,7 @@ type File struct {
 	disk            disk
 	path, temporary string
 	next            handle // nil until the first Write
+	replaced        bool
 }
 
 var _ io.Writer = (*File)(nil)
@@ -67,14 +68,21 @@ func (f *File) replace() error {
 	if err := f.disk.rename(f.temporary, f.path); err != nil {
 		return fmt.Errorf("replace the file: %w", err)
 	}
+	f.replaced = true
 	if err := f.disk.syncDir(filepath.Dir(f.path)); err != nil {
 		return fmt.Errorf("replace the file: %w: %w", storagegate.ErrUncertain, err)
 	}
 	return nil
 }
 
-func (f *File) close() {
-	if f.next != nil {
-		_ = f.next.Close()
+// close removes new content that did not replace the old, or it would take up space until the next write. Without the
+// lock, the temporary file may be that of another writer.
+func (f *File) close(lock *held) {
+	if f.next == nil {
+		return
+	}
+	_ = f.next.Close()
+	if !f.replaced && lock.check() == nil {
+		_ = os.Remove(f.temporary)
 	}
 }

@@ -86,7 +86,7 @@ func (g *Gate) locked(
 		return err
 	}
 	file := &File{disk: g.disk, path: g.Path(resource), temporary: g.internal(resource, ".new")}
-	defer file.close()
+	defer file.close(lock)
 	if write != nil {
 		if err := write(file); err != nil {
 			return err

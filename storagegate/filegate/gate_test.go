@@ -210,6 +210,22 @@ func TestWriteWithoutDataKeepsTheFile(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o640), info.Mode().Perm(), "permissions must not change")
 }
 
+// A full disk stays full otherwise: nothing else removes what a failed write has stored of a file that is not
+// written again.
+func TestFailedWriteLeavesNothing(t *testing.T) {
+	gate, err := New(t.TempDir(), fencing.Rule{})
+	require.NoError(t, err)
+	full := errors.New("no space left on device")
+	require.ErrorIs(t, gate.Do(t.Context(), "orders", 1, func(file *File) error {
+		_, err := file.Write([]byte("half of the content"))
+		require.NoError(t, err)
+		return full
+	}), full)
+	left, err := filepath.Glob(gate.internal("orders", ".new"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestDamagedMarkRefusesWrites(t *testing.T) {
 	gate, err := New(t.TempDir(), fencing.Rule{})
 	require.NoError(t, err)

@@ -65,6 +65,38 @@ func TestStaleWriteIsRefusedAfterTheLockIsRemoved(t *testing.T) {
 	}
 }
 
+// A failed write that lost its lock keeps the content that another writer prepares.
+func TestFailedWriteKeepsTheContentOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	gate, err := filegate.New(dir, fencing.Rule{})
+	require.NoError(t, err)
+	other, err := filegate.New(dir, fencing.Rule{})
+	require.NoError(t, err)
+	lost, prepared := make(chan struct{}), make(chan struct{})
+	failed := make(chan error)
+	go func() {
+		failed <- gate.Do(t.Context(), "report", 33, func(f *filegate.File) error {
+			if _, err := io.WriteString(f, "old"); err != nil {
+				return err
+			}
+			close(lost)
+			<-prepared
+			return context.Canceled
+		})
+	}()
+	<-lost
+	require.NoError(t, os.Remove(filepath.Join(dir, ".leased", "report.lock")))
+	require.NoError(t, other.Do(t.Context(), "report", 34, func(f *filegate.File) error {
+		_, err := io.WriteString(f, "new")
+		close(prepared)
+		require.ErrorIs(t, <-failed, context.Canceled)
+		return err
+	}))
+	content, err := os.ReadFile(gate.Path("report"))
+	require.NoError(t, err)
+	require.Equal(t, "new", string(content))
+}
+
 // TestWriteLocksTheResource tries to enter from another handle during a write.
 func TestWriteLocksTheResource(t *testing.T) {
 	dir := t.TempDir()

@@ -18,6 +18,7 @@ import (
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/httpgate"
+	"github.com/leased-project/leased/storagegate/memgate"
 )
 
 func byPath(t *testing.T) httpgate.ResourceFunc {
@@ -261,4 +262,18 @@ func TestMethodOverridesAreWrites(t *testing.T) {
 	require.Equal(t, http.StatusPreconditionFailed, send(t, h, "GET", "/orders/42?_method=PUT", "", "").StatusCode)
 	require.False(t, written)
 	require.Equal(t, http.StatusOK, send(t, h, "GET", "/orders/42?x=1", "", "").StatusCode)
+}
+
+// A handler that enters a storage gate before it reads gets ErrNoToken for a resource that
+// was never fenced. It is an error of the client.
+func TestHandlerEntersWithoutAToken(t *testing.T) {
+	storage := memgate.New[string](fencing.Rule{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, err := httpgate.Token(r)
+		require.NoError(t, err)
+		httpgate.WriteError(w, storage.Enter(r.Context(), "orders/42", token))
+	})
+	response := send(t, h, "PUT", "/orders/42", "", "")
+	require.Equal(t, http.StatusPreconditionFailed, response.StatusCode)
+	require.ErrorIs(t, httpgate.Check(response), fencing.ErrNoToken)
 }

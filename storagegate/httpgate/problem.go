@@ -57,6 +57,8 @@ func NewProblem(err error) *Problem {
 	case errors.As(err, &jump):
 		p.Status, p.Type, p.Title = http.StatusPreconditionFailed, TypeJump, "Fencing token jumps too far"
 		p.Resource, p.Token, p.Mark, p.MaxJump, p.Detail = jump.Resource, &jump.Token, &jump.Mark, &jump.MaxJump, jump.Error()
+	case errors.Is(err, fencing.ErrNoToken): // of a resource that was never fenced
+		p.Status, p.Type, p.Title, p.Detail = http.StatusPreconditionFailed, TypeNoToken, "No fencing token", err.Error()
 	case errors.Is(err, fencing.ErrInvalidToken):
 		p.Status, p.Type, p.Title, p.Detail = http.StatusBadRequest, TypeInvalidToken, "Invalid fencing token", err.Error()
 	case errors.Is(err, fencing.ErrInvalidResource):
@@ -81,6 +83,8 @@ func (p *Problem) Err() error {
 		return &fencing.StaleError{Resource: p.Resource, Token: *p.Token, Mark: *p.Mark}
 	case p.Type == TypeJump && p.Token != nil && p.Mark != nil && p.MaxJump != nil:
 		return &fencing.JumpError{Resource: p.Resource, Token: *p.Token, Mark: *p.Mark, MaxJump: *p.MaxJump}
+	case p.Type == TypeNoToken:
+		return fmt.Errorf("%w: the server says: %s", fencing.ErrNoToken, p.Detail)
 	case p.Type == TypeInvalidToken:
 		return fmt.Errorf("%w: the server says: %s", fencing.ErrInvalidToken, p.Detail)
 	case p.Type == TypeInvalidResource:

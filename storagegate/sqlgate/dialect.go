@@ -1,6 +1,7 @@
 package sqlgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -88,6 +89,9 @@ func (d Dialect) explain(err error) pgsql.Meaning {
 			return pgsql.RolledBack
 		}
 	case MySQL:
+		if errors.Is(err, ErrTransactionEnded) { // a part may be committed
+			return pgsql.Unknown
+		}
 		// 1213 is a deadlock, 1205 a lock wait timeout, 1020 a row that changed
 		// after the snapshot.
 		switch mysqlNumber(err) {
@@ -128,14 +132,20 @@ func rolledBack(message string) bool {
 
 // mysqlNumber returns the error number of MariaDB or MySQL, or 0. The common
 // driver has a field for it, but no method.
-func mysqlNumber(err error) uint64 {
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() == reflect.Struct && v.Type().Name() == "MySQLError" {
-			if n := v.FieldByName("Number"); n.CanUint() {
-				return n.Uint()
-			}
+func mysqlNumber(err error) (number uint64) {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if v.Kind() == reflect.Struct && v.Type().Name() == "MySQLError" {
+		if n := v.FieldByName("Number"); n.CanUint() {
+			return n.Uint()
 		}
 	}
-	return 0
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return mysqlNumber(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, joined := range e.Unwrap() {
+			number = cmp.Or(number, mysqlNumber(joined))
+		}
+	}
+	return number
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -114,19 +115,36 @@ func TestFailedWriteKeepsNoTableLocked(t *testing.T) {
 	}
 }
 
-// A deadlock that the write returns is repeated.
+// A deadlock that the write returns is repeated, also together with other errors.
 func TestReturnedDeadlockIsRepeated(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
+	deadlock := &mysql.MySQLError{Number: 1213}
+	for _, returned := range []error{deadlock, fmt.Errorf("put: %w", deadlock),
+		errors.Join(errors.New("close"), fmt.Errorf("put: %w", deadlock))} {
+		runs := 0
+		require.NoError(t, s.gate(t, fencing.Rule{}).Do(t.Context(), "orders", 7, func(tx *sql.Tx) error {
+			if runs++; runs == 1 {
+				_, err := tx.Exec(`ROLLBACK`) // as the server does
+				require.NoError(t, err)
+				return returned
+			}
+			return s.put(t.Context(), tx, "orders", "second")
+		}))
+		require.Equal(t, 2, runs)
+	}
+}
+
+// A write that has committed a part is not repeated, although its last statement asks for that.
+func TestWriteThatCommittedIsNotRepeated(t *testing.T) {
+	s := newStorage(t, sqlgate.MySQL)
 	runs := 0
-	require.NoError(t, s.gate(t, fencing.Rule{}).Do(t.Context(), "orders", 7, func(tx *sql.Tx) error {
-		if runs++; runs == 1 {
-			_, err := tx.Exec(`ROLLBACK`) // as the server does
-			require.NoError(t, err)
-			return &mysql.MySQLError{Number: 1213}
-		}
-		return s.put(t.Context(), tx, "orders", "second")
-	}))
-	require.Equal(t, 2, runs)
+	err := s.gate(t, fencing.Rule{}).Do(t.Context(), "orders", 7, func(tx *sql.Tx) error {
+		runs++
+		_, err := tx.Exec(`COMMIT`)
+		return errors.Join(err, &mysql.MySQLError{Number: 1205})
+	})
+	require.ErrorIs(t, err, sqlgate.ErrTransactionEnded)
+	require.Equal(t, 1, runs)
 }
 
 // TestStaleWriteAfterADeadlockIsRolledBack makes the gated transaction the victim

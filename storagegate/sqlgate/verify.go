@@ -31,13 +31,24 @@ var settings = map[Dialect][]setting{
 			advice: "set it to on or local, because a crash loses the last marks otherwise"},
 		{name: "in_hot_standby", good: []string{"off", ""}, advice: "connect to the primary"},
 	},
-	MySQL: {{name: "innodb_flush_log_at_trx_commit", query: `SELECT @@innodb_flush_log_at_trx_commit`, good: []string{"1"},
-		advice: "set it to 1, because a crash loses the last marks otherwise"}},
+	MySQL: {
+		{name: "innodb_flush_log_at_trx_commit", query: `SELECT @@innodb_flush_log_at_trx_commit`,
+			good: []string{"1", "3"}, advice: "set it to 1, because a crash loses the last marks otherwise"},
+		// With 1 and a binary log, commits are recovered from that log. With 3, which only MariaDB has, they are not.
+		{name: "sync_binlog", query: `SELECT IF(@@log_bin AND @@innodb_flush_log_at_trx_commit <> 3, @@sync_binlog, 1)`,
+			good: []string{"1"}, advice: "set it to 1, because a power failure loses the last marks otherwise: " +
+				"the server rolls back transactions that its binary log does not have"},
+	},
 	SQLite: {
 		{name: "synchronous", query: `PRAGMA synchronous`, good: []string{"2", "3"},
 			advice: "set it to FULL (2), because a power failure loses the last marks otherwise"},
 		{name: "journal_mode", query: `PRAGMA journal_mode`, good: []string{"wal", "delete", "truncate", "persist"},
-			advice: "set it to WAL or DELETE, because a crash can damage the database otherwise"},
+			advice: "set it to WAL, because a crash can damage the database otherwise"},
+		// A transaction is committed when its journal is deleted. Only EXTRA syncs the folder then.
+		{name: "synchronous with journal_mode=DELETE", good: []string{"", "0", "1", "3"},
+			query: `SELECT iif(journal_mode = 'delete', synchronous, '') FROM pragma_journal_mode, pragma_synchronous`,
+			advice: "set it to EXTRA (3), or journal_mode to WAL, because a power failure loses the last marks otherwise: " +
+				"the journal can reappear, which rolls back the last commit"},
 	},
 }
 

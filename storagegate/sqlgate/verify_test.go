@@ -50,6 +50,15 @@ func TestVerify(t *testing.T) {
 		execute(t, storage{sqlgate.MySQL, "mysql", server.DSN}, `SET GLOBAL innodb_flush_log_at_trx_commit = 1`)
 		defer execute(t, storage{sqlgate.MySQL, "mysql", server.DSN}, `SET GLOBAL innodb_flush_log_at_trx_commit = 2`)
 		requireWeak(t, "mysql", server.DSN, sqlgate.MySQL)
+		durable, err := testserver.StartDurableMariaDB("--log-bin")
+		require.NoError(t, err)
+		defer durable.Stop()
+		requireWeak(t, "mysql", durable.DSN, sqlgate.MySQL, "sync_binlog 0")
+		for _, settings := range []string{"innodb_flush_log_at_trx_commit = 3",
+			"innodb_flush_log_at_trx_commit = 1, sync_binlog = 1"} {
+			execute(t, storage{sqlgate.MySQL, "mysql", durable.DSN}, `SET GLOBAL `+settings)
+			requireWeak(t, "mysql", durable.DSN, sqlgate.MySQL)
+		}
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		s := newStorage(t, sqlgate.SQLite)
@@ -59,6 +68,10 @@ func TestVerify(t *testing.T) {
 		requireWeak(t, s.driver, strings.Replace(s.dsn, "synchronous(OFF)", "synchronous(FULL)", 1), sqlgate.SQLite)
 		requireWeak(t, s.driver, "file:"+t.TempDir()+"/x.db?_pragma=synchronous(FULL)&_pragma=journal_mode(MEMORY)",
 			sqlgate.SQLite, "journal_mode memory")
+		rollback := "file:" + t.TempDir() + "/x.db?_pragma=journal_mode(DELETE)"
+		requireWeak(t, s.driver, rollback+"&_pragma=synchronous(FULL)", sqlgate.SQLite,
+			"synchronous with journal_mode=DELETE 2")
+		requireWeak(t, s.driver, rollback+"&_pragma=synchronous(EXTRA)", sqlgate.SQLite)
 	})
 	require.ErrorIs(t, sqlgate.Verify(t.Context(), nil, "oracle"), sqlgate.ErrUnknownDialect)
 }

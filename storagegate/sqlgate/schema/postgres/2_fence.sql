@@ -40,19 +40,18 @@ $$;
 -- At these levels a separate transaction at READ COMMITTED must raise the mark;
 -- leased_try raises LF006 otherwise.
 --
--- The setting leased.claims lists the admitted tokens, and 0 for refusals, until
--- the transaction or savepoint ends. The guard of a table reads it. It is not a
--- proof: the guard compares it with the mark again.
+-- The setting leased.claims lists the admitted tokens, except 0, until the transaction
+-- or savepoint ends: a bulk load admits 0 for each row. The guard of a table reads it.
+-- It is not a proof: the guard compares it with the mark again.
 --
--- The types of its variables have a schema, also in leased_fence: PL/pgSQL looks them up
--- once for each session, in the search path of the first call. A session could put a domain
+-- A text variable, as in leased_fence, has a type with a schema: PL/pgSQL looks types up once
+-- for each session, in the search path of the first call. A session could put a domain
 -- in the place of text, whose check would run with the rights of a later caller, such as
 -- leased_fence_signed.
 CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
     bound      bigint := coalesce(nullif(max_jump, 0), leased_max_jump());
-    claims     pg_catalog.text := coalesce(current_setting('leased.claims', true), '');
 BEGIN
     IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 THEN
         RAISE EXCEPTION 'invalid fencing token %', token
@@ -61,7 +60,6 @@ BEGIN
     SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         IF token > bound THEN
-            claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
             RETURN 0;
         END IF;
         INSERT INTO leased_marks VALUES ($1, $2) ON CONFLICT DO NOTHING;
@@ -76,7 +74,6 @@ BEGIN
         END IF;
     END IF;
     IF token < found_mark OR token - found_mark > bound THEN
-        claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
         RETURN found_mark;
     END IF;
     IF token > found_mark THEN
@@ -86,7 +83,9 @@ BEGIN
         END IF;
         UPDATE leased_marks m SET mark = $2 WHERE m.resource = $1;
     END IF;
-    claims := set_config('leased.claims', claims || token || ' ' || resource || E'\n', true);
+    IF token > 0 THEN
+        PERFORM set_config('leased.claims', coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n', true);
+    END IF;
     RETURN token;
 END
 $$;
@@ -105,7 +104,7 @@ BEGIN
     IF FOUND THEN
         RETURN token;
     END IF;
-    PERFORM FROM leased_marks m WHERE m.resource = $1 AND m.mark = $2 AND set_config('leased.claims', claims, true) <> '' FOR NO KEY UPDATE;
+    PERFORM FROM leased_marks m WHERE m.resource = $1 AND m.mark = $2 AND $2 > 0 AND set_config('leased.claims', claims, true) <> '' FOR NO KEY UPDATE;
     IF FOUND THEN
         RETURN token;
     END IF;
