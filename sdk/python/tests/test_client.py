@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -327,6 +328,41 @@ def test_secret_of_a_file(new: Any) -> None:
         with pytest.raises(leased.Invalid, match="secret") as refused:
             new(secret=secret)
         assert "s3cr" not in str(refused.value)
+
+
+@pytest.mark.parametrize("new", [leased.Client, leased.aio.Client])
+def test_secret_without_tls(new: Any) -> None:
+    """Others on the network could read it."""
+    for url in ("http://127.0.0.1:7420", "localhost:7420", "http://127.1.2.3", "http://[::1]:7420", "https://10.0.0.1"):
+        new(url, secret="s3cret")
+    for url in ("http://10.0.0.1:7420", "leased.example.com:7420", "http://localhost.example.com", "http://[fe80::1]"):
+        new(url)
+        with pytest.raises(leased.Invalid, match="without TLS") as refused:
+            new(["https://10.0.0.1", url], secret="s3cret")
+        assert "s3cr" not in str(refused.value)
+
+
+@pytest.mark.parametrize("new", [leased.Client, leased.aio.Client])
+def test_endpoint_with_a_password(new: Any) -> None:
+    """The password has no effect, and would be in every exception that names the member."""
+    for url in ("http://alice:s3cret@127.0.0.1:1", "alice:s3cret@127.0.0.1:1", "ftp://alice:s3cret@127.0.0.1"):
+        with pytest.raises(leased.Invalid, match="127.0.0.1") as refused:
+            new(url)
+        assert "s3cret" not in str(refused.value)
+
+
+def test_connections_that_the_service_has_closed(service: Member) -> None:
+    """The client closes them, too: otherwise it would keep as many files open as it ever made calls at a time."""
+    with leased.Client(service.url) as client:
+        transport = client._transport
+        endpoint = transport.endpoints.get()
+        many = [transport._connect(endpoint, 60.0) for _ in range(8)]
+        transport.idle += [(endpoint, connection) for connection in many]
+        for connection in many[:7]:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+        client.inspect("s/connections")
+        assert transport.idle == [(endpoint, many[7])]
+        assert [connection.sock for connection in many[:7]] == [None] * 7
 
 
 def test_block_that_ends_in_another_thread(client: leased.Client, other: leased.Client) -> None:

@@ -20,7 +20,7 @@ import leased
 import leased.aio
 from conftest import Member, eventually
 from leased._clock import Instant, suspended_clock
-from leased._core import Call, Core, Ending, KeepAlive, Pause, Wanted
+from leased._core import Call, Core, Ending, Grant, KeepAlive, Pause, Wanted
 from leased._transport import Endpoints, Transport
 from leased.errors import from_answer
 
@@ -636,3 +636,78 @@ def test_close_without_threads(service: Member, other: leased.Client, monkeypatc
         patch.setattr(threading.Thread, "start", fail)
         client.close()
     assert [held_by(other.inspect(name)) for name in names] == [[], [], []]
+
+
+def test_close_while_others_release() -> None:
+    """A lease that another thread releases during a close does not keep the others from their end."""
+    class Event:
+        def __init__(self, _grant: Grant) -> None:
+            pass
+
+        def set(self) -> None:
+            for other in grants:  # as another thread may do
+                next(core.release(other), None)
+
+    core = Core("test", 10.0, Event, lambda: None)
+    session = KeepAlive({"sessionId": "s"}, 10.0, Instant.now())
+    grants = [Grant((str(i),), i, "correctness", 0, session, {"sessionId": "s", "nonce": i}) for i in range(1, 4)]
+    for grant in grants:
+        grant.lost = Event(grant)
+    session.grants.update(grants)
+    core.kept.add(session)
+    [end] = core.close()
+    call = next(end)
+    assert isinstance(call, Call) and call.method == "close-session"
+
+
+def test_keep_alive_thread_that_cannot_start(service: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next acquire starts the thread, or the lease would not be renewed, and its end not noticed."""
+    renewed = threading.Event()
+
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def notice(method: str, _body: Mapping[str, Any]) -> None:
+        if method == "renew":
+            renewed.set()
+
+    with leased.Client(service.url, ttl=3.0) as client:
+        intercept(client, notice)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError):
+                client.lock("s/thread").acquire()
+        with client.lock("s/thread"):
+            assert renewed.wait(30)
+
+
+def test_break_whose_answer_is_lost(service: Member, other: leased.Client) -> None:
+    """A repeated break finds no lease, because the first one has ended it."""
+    with leased.Client(service.url) as client:
+        call: Exchange = client._transport._exchange
+        lost: list[str] = []
+
+        def lose(endpoint: Any, connection: Any, step: Call) -> Mapping[str, Any]:
+            answer = call(endpoint, connection, step)
+            if step.method == "break" and not lost:
+                lost.append(step.method)
+                raise leased.Uncertain("the answer is lost")
+            return answer
+
+        client._transport._exchange = lose  # type: ignore[assignment]
+        held = other.lock("s/broken").acquire()
+        client.break_lease("s/broken", held.token)
+        assert lost and held.lost.wait(30)
+        with pytest.raises(leased.LeaseLost):
+            client.break_lease("s/broken", held.token)
+
+
+def test_uncertain_call_stays_uncertain() -> None:
+    """An error that says that nothing happened is about the last call only."""
+    steps = Core("test", 10.0, lambda grant: None, lambda: None).repeat(Call("break", {}), 0.01)
+    next(steps)
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    time.sleep(0.01)
+    assert isinstance(steps.send({}), Call)
+    with pytest.raises(leased.Uncertain):
+        steps.throw(leased.Unavailable("no leader"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import json
 import os
@@ -99,6 +100,8 @@ def test_redis(server: int, writer: Callable[..., bool], decode: bool) -> None:
         assert int(client.get(redisgate.mark_key(name)) or 0) == 4
         assert gate.run(holder, "return redis.call('INCRBY', KEYS[1], ARGV[1])", [target], [2]) == 5
         gate.write(holder, ("SET", target.encode(), 5))
+        if not decode:
+            assert gate.run(holder, "return string.char(0, 255)") == b"\0\xff", "a result is not text"
         mark = redisgate.mark_key(name)
         for bad in [("GET", target), ("DEL", target, "x"), ("SET", "elsewhere", 1), ("SET", mark, 9),
                     ("SET", mark.encode(), 9)]:
@@ -152,6 +155,35 @@ def test_files(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
     gate._inner(".hidden", ".mark").write_text("7\nanother\n")
     with pytest.raises(leased.LeasedError, match="damaged"):
         gate.enter(lease(".hidden", 8))
+
+
+def test_refused_content_is_removed(tmp_path: pathlib.Path) -> None:
+    """The content of a write that is refused takes up no space."""
+    gate = filegate.Gate(tmp_path)
+    gate.write(lease("report", 2), b"2")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(leased.StaleToken):
+        gate.write(lease("report", 1), b"1")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_file_is_free_after_a_fork(tmp_path: pathlib.Path) -> None:
+    """A process that was forked during a write, as by multiprocessing, does not keep the lock when the write ends."""
+    gate = filegate.Gate(tmp_path)
+    until, end = os.pipe()
+    with gate._lock("report"):
+        child = os.fork()
+        if child == 0:
+            os.close(end)
+            os.read(until, 1)
+            os._exit(0)
+    try:
+        with open(gate._inner("report", ".lock")) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(end)
+        os.close(until)
+        os.waitpid(child, 0)
 
 
 def test_postgres(database: str, writer: Callable[..., bool]) -> None:

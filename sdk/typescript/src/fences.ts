@@ -93,6 +93,7 @@ export type RedisClient =
   | { sendCommand(args: string[]): Promise<unknown> };
 
 const marks = "leased:mark:";
+const maxArgs = 4000; // Lua passes them on its stack
 const tag = (resource: string): string => resource.replace(/[%{}]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
 /** Returns the part of a key that decides its slot: the text in its first braces, or the whole key if there is none. */
@@ -129,6 +130,7 @@ export class RedisGate {
       if (!ONE_KEY.has(command) && !(KEYS_ONLY.has(command) && rest.length === 0)) {
         throw new LeasedError("invalid", `the command ${command} is not known to access exactly one key`, "use run with a script that declares its keys");
       }
+      if (rest.length > maxArgs) throw new LeasedError("invalid", `${command} has ${rest.length} arguments, at most ${maxArgs} are allowed`, "use several commands");
       keys.push(String(key));
       args.push(command, String(rest.length), ...rest.map(String));
     }

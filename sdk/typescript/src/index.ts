@@ -199,8 +199,9 @@ export class LockManager implements AsyncDisposable {
 
   constructor(endpoints: string | readonly string[] = "http://127.0.0.1:7420", options: ClientOptions = {}) {
     const urls = typeof endpoints === "string" ? [endpoints] : endpoints;
-    const headers: Record<string, string> = options.secret === undefined ? {} : { Authorization: `Bearer ${checked(options.secret)}` };
-    this.transport = new Transport(urls.map(address), headers, options.fetch ?? globalThis.fetch);
+    const members = urls.map(address);
+    const headers: Record<string, string> = options.secret === undefined ? {} : { Authorization: `Bearer ${checked(options.secret, members)}` };
+    this.transport = new Transport(members, headers, options.fetch ?? globalThis.fetch);
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.ttl = options.ttl ?? 10_000;
   }
@@ -397,11 +398,14 @@ export class LockManager implements AsyncDisposable {
   /** Makes a call that can be repeated, until it is served or some milliseconds have passed. */
   private async repeat(method: string, body: Answer, milliseconds: number, limit: number): Promise<Answer> {
     const began = new Instant();
+    let uncertain: unknown; // an earlier call may have had its effect
     for (let failures = 1; ; failures++) {
       try {
         return await this.transport.call(method, body, limit);
       } catch (error) {
-        if (!retryable(error) || began.elapsed() >= milliseconds) throw error;
+        if (!retryable(error)) throw error;
+        if (error instanceof Uncertain) uncertain = error;
+        if (began.elapsed() >= milliseconds) throw uncertain ?? error;
       }
       await pause(backoff(failures));
     }
@@ -602,11 +606,18 @@ export class LockManager implements AsyncDisposable {
 
 const ending = (kept: KeepAlive): Ending => ({ kept, method: kept.isSession ? "close-session" : "release", body: kept.name });
 
-/** Returns a secret that a header can carry. No error quotes the secret: fetch would. */
-function checked(secret: string): string {
+/** Returns a secret that a header can carry, and that nobody else on the network can read. No error quotes the secret: fetch would. */
+function checked(secret: string, members: readonly string[]): string {
   const text = secret.trim();
-  if (/^[ -~]*$/.test(text)) return text;
-  throw new LeasedError("invalid", "the secret has a character that is not printable ASCII", "pass what 'leased user add' has printed");
+  if (!/^[ -~]*$/.test(text)) {
+    throw new LeasedError("invalid", "the secret has a character that is not printable ASCII", "pass what 'leased user add' has printed");
+  }
+  for (const member of members) {
+    const { protocol, hostname } = new URL(member);
+    if (protocol === "https:" || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) continue;
+    throw new LeasedError("invalid", `the secret is not sent without TLS to ${member}, which is not a loopback address`, "use a URL that begins with https://");
+  }
+  return text;
 }
 
 /** Waits for a promise, unless a signal ends the wait first. */

@@ -42,6 +42,7 @@ export class Transport {
    * stream are passed to `each`.
    */
   async call(method: string, body: Answer, limit: number, signal?: AbortSignal, each?: (line: Answer) => void): Promise<Answer> {
+    const text = JSON.stringify(body); // an error of the caller, such as a bigint in the metadata, is none of the service
     let cause: unknown;
     for (let tries = 0; tries < this.endpoints.length; tries++) {
       const at = this.current;
@@ -55,7 +56,7 @@ export class Transport {
         const response = await this.fetch(`${endpoint}/v1/${method}`, {
           method: "POST",
           headers: { "Content-Type": "application/json", ...this.headers },
-          body: JSON.stringify(body),
+          body: text,
           signal: signal ? AbortSignal.any([signal, ends.signal]) : ends.signal,
         });
         if ("sessionId" in body && response.ok) this.follow(response.headers.get("Leased-Leader"));

@@ -188,6 +188,15 @@ test("an acquire whose answer was lost is repeated before its time is over", asy
   await locks.close();
 });
 
+test("a call that may have had its effect stays uncertain", async () => {
+  let calls = 0;
+  const locks = intercepted((method) => (method === "release" ? refusal(calls++ ? "unavailable" : "uncertain", 503) : undefined), { ttl: 1000 });
+  const lease = await locks.acquire("s/unclear");
+  await assert.rejects(lease.release(), Uncertain);
+  assert.ok(calls > 1);
+  await locks.close();
+});
+
 test("a request that is not granted costs one call", async () => {
   const calls = [];
   const locks = intercepted((method) => void calls.push(method));

@@ -86,6 +86,8 @@ for (const [library, connect] of Object.entries(clients)) {
       for (const bad of [["GET", key], ["DEL", key, "x"], ["SET", "elsewhere", 1], ["SET", `{}${key}`, 1], ["SET", `leased:mark:${redisKey(name)}`, 9]]) {
         await assert.rejects(gate.write(lease(name, 4), [bad]), LeasedError);
       }
+      await assert.rejects(gate.write(lease(name, 4), [["SET", key, 8], ["RPUSH", redisKey(name), ...Array(9000).fill(1)]]), LeasedError);
+      assert.equal(await gate.run(lease(name, 4), "return redis.call('GET', KEYS[1])", [key]), "5", "nothing was written");
       await assert.rejects(gate.write(lease(name, 5), [["RPUSH", key, 1]]), /nothing was written/);
       await gate.enter(lease(name, 4));
       await assert.rejects(gate.write(lease(name, 4), [["SET", key, 1], ["RPUSH", key, 1]]), Uncertain);

@@ -104,9 +104,27 @@ test("errors say what to do", async () => {
   await second.close();
 });
 
+test("metadata that is not JSON ends the call", async () => {
+  const circular = {};
+  circular.self = circular;
+  for (const value of [1n, circular]) {
+    await assert.rejects(locks.acquire("s/metadata", { metadata: { value }, signal: AbortSignal.timeout(20_000) }), TypeError);
+  }
+});
+
 test("a secret that no header can carry is refused and not quoted", () => {
   for (const secret of ["s3cret\nline", "s3cret\u00e9", "s3cret\u20ac"]) {
     assert.throws(() => new LockManager(service.url, { secret }), (error) => error.code === "invalid" && !error.message.includes("s3cret"));
+  }
+});
+
+test("a secret is not sent without TLS to another machine", () => {
+  for (const url of ["http://127.0.0.1:7420", "localhost:7420", "http://127.1.2.3", "http://[::1]:7420", "https://10.0.0.1"]) {
+    new LockManager(url, { secret: "s3cret" });
+  }
+  for (const url of ["http://10.0.0.1:7420", "leased.example.com:7420", "http://localhost.example.com", "http://[fe80::1]"]) {
+    new LockManager(url);
+    assert.throws(() => new LockManager(["https://10.0.0.1", url], { secret: "s3cret" }), (error) => error.code === "invalid" && /without TLS/.test(error.message) && !error.message.includes("s3cret"));
   }
 });
 

@@ -243,8 +243,9 @@ class Client:
     def _acquire(self, wanted: Wanted) -> Lease:
         with self._starting:
             if self._thread is None and not self._core.closed:
-                self._thread = threading.Thread(target=self._keep_alive, name="leased keep-alive", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._keep_alive, name="leased keep-alive", daemon=True)
+                thread.start()  # fails if the system has no more threads
+                self._thread = thread
         return Lease(self, self._run(self._core.acquire(wanted)))
 
     def _run(self, steps: Steps[T]) -> T:

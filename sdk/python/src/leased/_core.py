@@ -414,14 +414,20 @@ class Core:
         """Make a call that can be repeated, until it is served or some seconds have passed."""
         began = Instant.now()
         failures = 0
+        uncertain: Uncertain | None = None  # an earlier call may have had its effect
         while True:
             self._check_open()
             try:
                 return (yield call)
-            except (Unavailable, Uncertain):
+            except (Unavailable, Uncertain) as error:
+                uncertain = error if isinstance(error, Uncertain) else uncertain
                 failures += 1
                 if began.elapsed() >= seconds:
+                    raise uncertain or error
+            except LeaseLost:
+                if uncertain is None or call.method != "break":
                     raise
+                return {}  # the earlier call has ended the lease
             yield _pause(failures)
 
     def _give_up(self, session: KeepAlive | None, nonce: int) -> Steps[None]:
@@ -589,12 +595,12 @@ class Core:
         with self.lock:
             self.closed = True
             kept, self.kept, self.sessions = self.kept, set(), {}
+            grants = [grant for known in kept for grant in known.grants]  # a copy: other threads release some
             ends = [Ending(known, known.end()) for known in kept]
             ends += [ending for ending in list(self.endings) if ending.kept not in kept]  # a copy: they end themselves
             self.unwanted = []
-        for known in kept:
-            for grant in known.grants:
-                grant.end(LeaseLost("the client is closed"))
+        for grant in grants:
+            grant.end(LeaseLost("the client is closed"))
         return [self._discard(ending, now) for ending in ends]
 
     def forget(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import ipaddress
 import json
 import select
 import socket
@@ -26,13 +27,20 @@ class Endpoint:
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Invalid(f"endpoint {url!r}: use a URL such as http://127.0.0.1:7420")
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise Invalid(f"endpoint {url.rpartition('@')[2]!r}: use a URL such as http://127.0.0.1:7420")
         self.tls = parts.scheme == "https"
         self.host = parts.hostname
         self.port = parts.port or 7420
         self.address = parts.netloc if parts.port else f"{parts.netloc}:{self.port}"
         self.url = f"{parts.scheme}://{self.address}"
+
+    def exposes(self) -> bool:
+        """Report whether others on the network can read what is sent to the member."""
+        try:
+            return not (self.tls or ipaddress.ip_address(self.host).is_loopback)
+        except ValueError:
+            return self.host != "localhost"
 
 
 class Endpoints:
@@ -99,7 +107,8 @@ class Transport:
 
     def __init__(self, endpoints: Endpoints, secret: str | None, context: ssl.SSLContext | None) -> None:
         self.endpoints = endpoints
-        self.headers = {"Content-Type": "application/json", "User-Agent": "leased-python", **authorization(secret)}
+        self.headers = {"Content-Type": "application/json", "User-Agent": "leased-python",
+                        **authorization(secret, endpoints)}
         self.context = context
         self.lock = threading.Lock()
         self.idle: list[tuple[Endpoint, http.client.HTTPConnection]] = []
@@ -161,7 +170,10 @@ class Transport:
 
     def _connect(self, endpoint: Endpoint, limit: float) -> http.client.HTTPConnection:
         with self.lock:
-            for i, (known, connection) in enumerate(self.idle):
+            while self.idle and not _alive(self.idle[0][1]):  # the member closes connections without calls
+                self.idle.pop(0)[1].close()
+            for i in reversed(range(len(self.idle))):  # so that the first ones stay without calls
+                known, connection = self.idle[i]
                 if known is endpoint:
                     del self.idle[i]
                     if _alive(connection):
@@ -202,7 +214,7 @@ def _check_ours(error: Exception, began: Instant, limit: float) -> None:
         raise error
 
 
-def authorization(secret: str | None) -> dict[str, str]:
+def authorization(secret: str | None, endpoints: Endpoints) -> dict[str, str]:
     """Return the header for a secret. The newline at the end of a file is no part of a secret."""
     if secret is None:
         return {}
@@ -210,6 +222,10 @@ def authorization(secret: str | None) -> dict[str, str]:
     if not (secret and secret.isascii() and secret.isprintable()):
         raise Invalid("the secret is empty, or has other characters than printable ASCII",
                       "pass the secret of a user, as 'leased user add' prints it")
+    for endpoint in endpoints.all:
+        if endpoint.exposes():
+            raise Invalid(f"the secret is not sent without TLS to {endpoint.url}, which is not a loopback address",
+                          "use a URL that begins with https://")
     return {"Authorization": "Bearer " + secret}
 
 

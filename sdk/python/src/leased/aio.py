@@ -117,7 +117,8 @@ class Client:
     def __init__(self, endpoints: str | Sequence[str] = "http://127.0.0.1:7420", *, secret: str | None = None,
                  ssl_context: ssl.SSLContext | None = None, holder: str | None = None, ttl: float = 10.0) -> None:
         self._endpoints = Endpoints(endpoints)
-        self._http = httpx.AsyncClient(headers=authorization(secret), limits=httpx.Limits(max_connections=None),
+        self._http = httpx.AsyncClient(headers=authorization(secret, self._endpoints),
+                                       limits=httpx.Limits(max_connections=None),
                                        verify=ssl_context or ssl.create_default_context(), trust_env=False)
         self._wake = asyncio.Event()
         self._core = Core(holder, ttl, Lost, self._wake.set)

@@ -70,22 +70,28 @@ class Gate:
         """Admit a token, and replace the file if there is content."""
         with self._lock(resource) as check:
             temporary = self._inner(resource, ".new")
-            if content is not None:
-                _write(temporary, content)
-                with contextlib.suppress(FileNotFoundError):
-                    temporary.chmod(self.path(resource).stat().st_mode & 0o777)
-            mark = self.mark(resource)  # after the content is written, which may take long
-            admit(resource, mark, token, self._max_jump)
-            check()  # a lock whose file was removed protects nothing
-            if token > mark:
-                renewed = self._inner(resource, ".newmark")
-                _write(renewed, f"{token}\n{resource}\n".encode())
-                renewed.rename(self._inner(resource, ".mark"))
-            if token:
-                _sync(self._marks)  # also for a mark whose writer may have crashed
-            if content is not None:
-                temporary.rename(self.path(resource))
-                _sync(self.folder)
+            try:
+                if content is not None:
+                    _write(temporary, content)
+                    with contextlib.suppress(FileNotFoundError):
+                        temporary.chmod(self.path(resource).stat().st_mode & 0o777)
+                mark = self.mark(resource)  # after the content is written, which may take long
+                admit(resource, mark, token, self._max_jump)
+                check()  # a lock whose file was removed protects nothing
+                if token > mark:
+                    renewed = self._inner(resource, ".newmark")
+                    _write(renewed, f"{token}\n{resource}\n".encode())
+                    renewed.rename(self._inner(resource, ".mark"))
+                if token:
+                    _sync(self._marks)  # also for a mark whose writer may have crashed
+                if content is not None:
+                    temporary.rename(self.path(resource))
+                    _sync(self.folder)
+            except BaseException:
+                with contextlib.suppress(LeasedError, OSError):
+                    check()  # without the lock, the temporary file may be that of another writer
+                    temporary.unlink()
+                raise
 
     def _inner(self, resource: str, kind: str) -> pathlib.Path:
         return self._marks / (file_name(resource) + kind)
@@ -101,7 +107,10 @@ class Gate:
                     check()
                 except LeasedError:
                     continue
-                yield check
+                try:
+                    yield check
+                finally:
+                    fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open
                 return
 
 

@@ -83,7 +83,7 @@ class _Gate:
         """Return the result of a script, or raise the refusal."""
         if not isinstance(reply, list) or not reply:
             return None
-        kind, *rest = [r.decode() if isinstance(r, bytes) else r for r in reply[:3]]
+        kind, *rest = [r.decode(errors="replace") if isinstance(r, bytes) else r for r in reply[:3]]  # one may be data
         if kind in ("stale", "jump"):
             raise refusal(lease.guard(resource), lease.token, parse_token(rest[0]), jump=kind == "jump")
         if kind == "failed" and not rest[0]:
