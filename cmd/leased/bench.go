@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (f *benchFlags) outcome(ctx context.Context, rows []benchRow, err error) er
 	for _, r := range rows {
 		if r.Pairs == 0 {
 			return &codeError{wire.ExitError, fmt.Errorf("the workload %s completed no operation: %s", r.Work,
-				oneLine(r.FirstError))}
+				cmp.Or(oneLine(r.FirstError), "the service was too slow; measure for longer with --duration"))}
 		}
 		if r.Errors > 0 {
 			fmt.Fprintf(os.Stderr, "leased: %d operations of the workload %s failed, one of them with: %s\n", r.Errors, r.Work,

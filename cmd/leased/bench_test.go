@@ -85,6 +85,8 @@ func TestBenchOutcome(t *testing.T) {
 	require.ErrorIs(t, f.outcome(ctx, nil, failed), failed)
 	require.ErrorContains(t, f.outcome(ctx, []benchRow{{Work: "own", Errors: 7, FirstError: "no leader"}}, nil),
 		"the workload own completed no operation: no leader")
+	require.ErrorContains(t, f.outcome(ctx, []benchRow{{Work: "own"}}, nil),
+		"the workload own completed no operation: the service was too slow; measure for longer with --duration")
 	cancelled, cancel := context.WithCancelCause(ctx)
 	cancel(cause)
 	require.ErrorIs(t, f.outcome(cancelled, nil, context.Canceled), cause)

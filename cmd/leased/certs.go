@@ -95,7 +95,9 @@ func (r *certsRequest) run(w io.Writer, now time.Time) error {
 		if err != nil {
 			return certsError(err)
 		}
-		fmt.Fprintf(w, "  import %s into the browser; its password is %s\n", path, password)
+		if _, err := fmt.Fprintf(w, "  import %s into the browser; its password is %s\n", path, password); err != nil {
+			return err
+		}
 	}
 	return nil
 }

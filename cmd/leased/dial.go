@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/client"
@@ -52,25 +54,40 @@ func (a *access) service() (addresses []string, config *tls.Config, own string, 
 }
 
 // topology returns the policies that the first member in reach has, or none and the
-// reason.
-func (a *access) topology(ctx context.Context) (topology engine.Topology, err error) {
+// reason. If it must be sure, it asks the leader whether there are none: another member may not have applied its log
+// yet.
+func (a *access) topology(ctx context.Context, sure bool) (topology engine.Topology, err error) {
 	if a.postgres() != "" { // a database has no policies
 		return engine.Topology{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeout) // the error of a connection says more than this one
+	// The error of a connection says more than this one.
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*connectTimeout, wire.ErrUnreachable)
 	defer cancel()
 	err = a.call(ctx, func(service api) error {
-		stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
-		if err != nil {
+		if topology, err = firstTopology(ctx, service); err != nil || topology.Version > 0 || !sure {
 			return err
 		}
-		first, err := stream.Recv()
-		if err == nil {
-			topology, err = wire.ToTopology(first)
+		if _, err = service.ListPolicies(ctx, &pb.ListPoliciesRequest{}); err == nil {
+			topology, err = firstTopology(ctx, service)
 		}
 		return err
 	})
 	return topology, err
+}
+
+// firstTopology returns the policies that a member has.
+func firstTopology(ctx context.Context, service api) (engine.Topology, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
+	if err != nil {
+		return engine.Topology{}, err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return engine.Topology{}, err
+	}
+	return wire.ToTopology(first)
 }
 
 // api has the methods of all services of a member.
@@ -82,8 +99,43 @@ type api struct {
 }
 
 func newAPI(conn grpc.ClientConnInterface) api {
+	conn = sendable{conn}
 	return api{pb.NewLeaseServiceClient(conn), pb.NewPolicyServiceClient(conn), pb.NewClusterServiceClient(conn),
 		pb.NewRedisServiceClient(conn)}
+}
+
+// sendable is a connection that refuses messages which cannot be encoded, such as a name that is not UTF-8. The error
+// of gRPC for them looks like a lost answer, although nothing was sent.
+type sendable struct{ grpc.ClientConnInterface }
+
+func (c sendable) Invoke(ctx context.Context, method string, request, answer any, options ...grpc.CallOption) error {
+	if err := encodable(request); err != nil {
+		return err
+	}
+	return c.ClientConnInterface.Invoke(ctx, method, request, answer, options...)
+}
+
+func (c sendable) NewStream(ctx context.Context, description *grpc.StreamDesc, method string,
+	options ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := c.ClientConnInterface.NewStream(ctx, description, method, options...)
+	return sendableStream{stream}, err
+}
+
+type sendableStream struct{ grpc.ClientStream }
+
+func (s sendableStream) SendMsg(message any) error {
+	if err := encodable(message); err != nil {
+		return err
+	}
+	return s.ClientStream.SendMsg(message)
+}
+
+// encodable rejects a message that cannot be encoded.
+func encodable(message any) error {
+	if _, err := proto.Marshal(message.(proto.Message)); err != nil {
+		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	}
+	return nil
 }
 
 // method is a unary method of the API, such as api.Acquire.

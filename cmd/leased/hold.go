@@ -104,7 +104,7 @@ func (f *runFlags) holding(c *cobra.Command, name string,
 	if err != nil {
 		return err
 	}
-	err = hold(ctx, client, f.withWait(options))
+	err = hold(ctx, client, f.withTimings(options))
 	timeout := releaseTimeout
 	if errors.Is(err, lease.ErrLost) { // there is nothing to release
 		timeout = closeTimeout

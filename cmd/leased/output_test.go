@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -9,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/secret"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 )
@@ -77,4 +81,26 @@ func TestJSONIsThatOfTheAPI(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, printJSON(&out, &pb.ReleaseResponse{}, ""))
 	require.Equal(t, "{\"released\":false}\n", out.String())
+}
+
+// A command whose result cannot be written, as on a full disk, fails. A password is not shown again.
+func TestUnwrittenOutputIsAnError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	users := filepath.Join(dir, "users.yaml")
+	_, err := settings.AddUser(users, auth.User{Name: "alice"})
+	require.NoError(t, err)
+	full, err := os.Open(os.DevNull) // for reading only
+	require.NoError(t, err)
+	defer full.Close()
+	for _, line := range []string{
+		"user list --users " + users,
+		"certs --client alice --pkcs12 --dir " + filepath.Join(dir, "tls"),
+		"serve --print-config --bootstrap-expect 1 --data " + dir,
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(line))
+		root.SetOut(full)
+		require.Error(t, root.ExecuteContext(t.Context()), line)
+	}
 }

@@ -176,13 +176,16 @@ func setUpFleetSet(c *cobra.Command) {
 		if noWait {
 			return o.say(c, got, nil, "the change of the fleet has started; see `leased redis status`")
 		}
-		if err := a.followFleet(c, r.Fleet, got.Version); err != nil {
-			return err
+		voting, err := a.followFleet(c, r.Fleet, got.Version)
+		switch all := len(r.Fleet.Addresses); {
+		case all == 1:
+			return o.say(c, got, err, "1 Redis node serves efficiency mode")
+		case voting < all:
+			return o.say(c, got, err, "%d of %d Redis nodes serve efficiency mode; `leased redis status` shows the others",
+				voting, all)
+		default:
+			return o.say(c, got, err, "%d Redis nodes serve efficiency mode", all)
 		}
-		if len(r.Fleet.Addresses) == 1 {
-			return o.say(c, got, nil, "1 Redis node serves efficiency mode")
-		}
-		return o.say(c, got, nil, "%d Redis nodes serve efficiency mode", len(r.Fleet.Addresses))
 	}
 }
 
@@ -201,10 +204,10 @@ func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
 	return nil
 }
 
-// followFleet returns when the fleet of a version is ready.
-func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint64) error {
+// followFleet returns when the fleet of a version is ready, with the number of its nodes that vote.
+func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint64) (voting int, err error) {
 	const interrupted = "the change of the fleet continues; see `leased redis status`"
-	return follow(c, interrupted, func(ctx context.Context) (step, bool, error) {
+	err = follow(c, interrupted, func(ctx context.Context) (step, bool, error) {
 		got, err := a.fleet(ctx)
 		switch {
 		case err != nil:
@@ -214,10 +217,12 @@ func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint
 		case got.Next == nil && !sameNodes(got.Fleet, want):
 			return step{}, false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
 		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):
+			voting = votes(got.Nodes)
 			return step{}, true, nil
 		}
 		return newStep(fleetText(got)), false, nil
 	})
+	return voting, err
 }
 
 func sameNodes(a, b *pb.RedisFleet) bool {
@@ -225,12 +230,14 @@ func sameNodes(a, b *pb.RedisFleet) bool {
 }
 
 // quorumVotes reports whether a quorum of the nodes votes.
-func quorumVotes(nodes []*pb.RedisNode) bool {
-	votes := 0
+func quorumVotes(nodes []*pb.RedisNode) bool { return 2*votes(nodes) > len(nodes) }
+
+// votes returns the number of nodes that vote.
+func votes(nodes []*pb.RedisNode) (voting int) {
 	for _, n := range nodes {
 		if n.Error == "" && !n.Empty && !n.Unnamed {
-			votes++
+			voting++
 		}
 	}
-	return 2*votes > len(nodes)
+	return voting
 }

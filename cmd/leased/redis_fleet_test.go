@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ type fleetMember struct {
 	pb.UnimplementedRedisServiceServer
 	leader string
 	fleet  *pb.RedisFleet
+	nodes  []*pb.RedisNode
 }
 
 func (m *fleetMember) ListPolicies(context.Context, *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
@@ -28,7 +30,11 @@ func (m *fleetMember) ListPolicies(context.Context, *pb.ListPoliciesRequest) (*p
 }
 
 func (m *fleetMember) GetFleet(context.Context, *pb.GetFleetRequest) (*pb.GetFleetResponse, error) {
-	return &pb.GetFleetResponse{Fleet: m.fleet}, nil
+	return &pb.GetFleetResponse{Fleet: m.fleet, Ready: true, Nodes: m.nodes}, nil
+}
+
+func (m *fleetMember) SetFleet(context.Context, *pb.SetFleetRequest) (*pb.SetFleetResponse, error) {
+	return &pb.SetFleetResponse{}, nil
 }
 
 func (m *fleetMember) serve(t *testing.T) string {
@@ -64,4 +70,23 @@ func TestFleetSetKeepsWhatTheLeaderKnows(t *testing.T) {
 	require.NoError(t, a.fillFleet(t.Context(), first))
 	require.Equal(t, redlockadapter.DefaultNamespace, first.Namespace)
 	require.Equal(t, redlockadapter.DefaultMaxTTL.String(), first.MaxTtl)
+}
+
+// fleet set counts the nodes that vote: a fleet is ready without a minority, such as one whose password is wrong.
+func TestFleetSetCountsNodesThatVote(t *testing.T) {
+	t.Parallel()
+	denied := &pb.RedisNode{Address: "c:1", Error: "NOAUTH Authentication required."}
+	for want, third := range map[string]*pb.RedisNode{
+		"3 Redis nodes serve efficiency mode\n":                                              {Address: "c:1"},
+		"2 of 3 Redis nodes serve efficiency mode; `leased redis status` shows the others\n": denied,
+	} {
+		addresses := []string{"a:1", "b:1", "c:1"}
+		m := &fleetMember{fleet: &pb.RedisFleet{Addresses: addresses},
+			nodes: []*pb.RedisNode{{Address: "a:1"}, {Address: "b:1"}, third}}
+		root, out := newRoot(), &strings.Builder{}
+		root.SetOut(out)
+		root.SetArgs(append([]string{"redis", "fleet", "set", "--endpoint", m.serve(t)}, addresses...))
+		require.NoError(t, root.ExecuteContext(t.Context()))
+		require.Equal(t, want, out.String())
+	}
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,13 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/cmd/leased/internal/demo"
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -49,6 +45,7 @@ type runFlags struct {
 	shared     bool
 	permits    int
 	mode       string
+	known      bool // the policy of the lock was read
 	holder     string
 	quiet      bool
 	signed     bool
@@ -135,7 +132,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		f.line.end()
 		return err
 	}
-	l, err := f.acquire(before, client, resource, f.withWait(options))
+	l, err := f.acquire(before, client, resource, f.withTimings(options))
 	f.line.end()
 	if err == nil && before.Err() != nil {
 		err = context.Cause(before)
@@ -269,7 +266,7 @@ func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise
 	return nil
 }
 
-// options checks the flags and fills in the timings.
+// options checks the flags. The TTL is added when the policy of the lock is known.
 func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]lease.AcquireOption, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
@@ -284,22 +281,17 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 		return nil, err
 	}
 	f.until = time.Now().Add(f.wait)
-	limited, cancel := f.whileWaiting(ctx)
-	defer cancel()
-	topology, err := f.access.topology(limited)
-	if errors.Is(err, errCertificate) || errors.Is(err, errAuthority) || f.noWait && errors.Is(err, wire.ErrUnreachable) {
+	if f.ttl != 0 {
+		if err := f.setTimings(f.ttl); err != nil {
+			return nil, err
+		}
+	}
+	err := f.readPolicy(ctx, resource)
+	if errors.Is(err, errCertificate) || errors.Is(err, errAuthority) || f.known && err != nil ||
+		f.noWait && errors.Is(err, wire.ErrUnreachable) {
 		return nil, err // waiting does not help, or nobody waits
 	}
-	f.ttl = cmp.Or(f.ttl, topology.Policies.For(resource).TTL)
-	// A lock in correctness mode needs no connection to Redis, and no warning about it.
-	if mode, err := topology.ModeOf(resource); err == nil && mode != lease.Efficiency {
-		f.noRedis = true
-	}
-	f.grace = cmp.Or(f.grace, supervise.DefaultGrace(f.ttl))
-	if err := supervise.Check(f.ttl, f.grace); err != nil {
-		return nil, usageError(err)
-	}
-	options := []lease.AcquireOption{lease.WithTTL(f.ttl)}
+	var options []lease.AcquireOption
 	if f.shared {
 		options = append(options, lease.WithShared())
 	}
@@ -314,68 +306,4 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 		options = append(options, lease.WithMode(mode))
 	}
 	return options, nil
-}
-
-// whileWaiting returns a context that ends with the wait, if that is limited.
-func (f *runFlags) whileWaiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	if f.wait == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadline(ctx, f.until)
-}
-
-// withWait adds the rest of the wait to the options of an acquisition.
-func (f *runFlags) withWait(options []lease.AcquireOption) []lease.AcquireOption {
-	if f.wait == 0 {
-		return options
-	}
-	return append(options, lease.WithWaitLimit(max(time.Until(f.until), time.Millisecond)))
-}
-
-// connect connects to the service. While no member can be reached it waits as long
-// as it would wait for the lock. The caller ends f.line.
-func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lease.Client, error) {
-	f.line = newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
-	limited, cancel := f.whileWaiting(ctx)
-	defer cancel()
-	trouble := wire.ErrUnreachable
-	for {
-		client, err := f.dial(limited)
-		switch {
-		case err == nil:
-			f.line.setInspect(client.Inspect)
-			return client, nil
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case limited.Err() != nil:
-			return nil, f.notAcquired(resource, trouble, trouble)
-		case f.noWait || !temporary(err):
-			return nil, err
-		}
-		trouble = err
-		f.line.waiting(ctx, lease.Event{Err: err})
-		_ = engine.Sleep(limited, rewatchInterval) // a database that does not run refuses connections at once
-	}
-}
-
-// dial connects to the service, and to Redis if the lock is in efficiency mode.
-func (f *runFlags) dial(ctx context.Context) (*lease.Client, error) {
-	level := slog.LevelWarn
-	if f.quiet {
-		level = slog.LevelError
-	}
-	logger := slog.New(&plainHandler{out: os.Stderr, level: level})
-	named := []lease.Option{lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: f.line.waiting})}
-	if dsn := f.access.postgres(); dsn != "" {
-		_, backend, err := openPostgres(ctx, dsn, logger)
-		if err != nil {
-			return nil, err
-		}
-		return lease.New(backend, named...)
-	}
-	options := []client.Option{client.WithLogger(logger), client.WithLeaseOptions(named...)}
-	if f.noRedis {
-		options = append(options, client.WithoutRedis())
-	}
-	return f.access.dial(ctx, options...)
 }

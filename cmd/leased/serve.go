@@ -30,15 +30,16 @@ func setUpServe(c *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		load := func() (*settings.Settings, error) { return settings.Load(c.Flags(), os.LookupEnv, file) }
 		s, err := load()
+		var unwritten error
 		if printConfig { // also of invalid settings, to show where they come from
-			fmt.Fprint(c.OutOrStdout(), s.Print())
+			_, unwritten = fmt.Fprint(c.OutOrStdout(), s.Print())
 			printUnknownVariables(c.ErrOrStderr(), os.Environ())
 		}
 		if err != nil {
 			return usageError(err)
 		}
 		if printConfig {
-			return nil
+			return unwritten
 		}
 		defer runtime.KeepAlive(limitGarbage())
 		logger := newLogger(s)

@@ -187,7 +187,9 @@ func setUpUserList(c *cobra.Command) {
 			if len(u.Allow) > 0 {
 				text += ": " + strings.Join(u.Allow, ", ")
 			}
-			fmt.Fprintln(c.OutOrStdout(), text)
+			if err := say(c, "%s", text); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

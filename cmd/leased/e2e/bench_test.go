@@ -17,13 +17,13 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
-	out := must(t, env, leased, "bench", "--work=own,contended,hold", "--workers=4", "--leases=40", "--duration=300ms",
+	out := must(t, env, leased, "bench", "--work=own,contended,hold", "--workers=4", "--leases=40", "--duration=3s",
 		"--warm-up=50ms")
 	require.Contains(t, out, "loading the cluster with 4 workers")
 	for _, work := range []string{"own", "contended", "hold"} {
 		require.Regexp(t, `(?m)^`+work+` +correctness +4 +1 +\d+ .*ms .* 0$`, out)
 	}
-	out = must(t, env, leased, "bench", "--work=own", "--workers=3", "--clients=3", "--duration=300ms", "--output=json")
+	out = must(t, env, leased, "bench", "--work=own", "--workers=3", "--clients=3", "--duration=3s", "--output=json")
 	var got struct {
 		Results []struct{ Pairs, Errors, Clients int }
 	}

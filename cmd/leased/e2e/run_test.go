@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 func TestRunPassesOnTokenCodeAndSignals(t *testing.T) {
@@ -212,6 +214,30 @@ func TestRunWaitsForSilentMembers(t *testing.T) {
 	require.Equal(t, 122, impatient.code())
 	require.Contains(t, impatient.output.String(), silent[0]+": no member of the lock service can be reached: "+
 		"no connection within 1s")
+}
+
+// A command that is started before the service uses the TTL of the lock's policy nevertheless.
+func TestRunBeforeTheService(t *testing.T) {
+	t.Parallel()
+	api, data := testserver.FreeAddr(t), filepath.Join(t.TempDir(), "one")
+	serve := func() *process {
+		p := start(t, nil, leased, "serve", "--id=one", "--data="+data, "--listen="+api, "--raft-listen=127.0.0.1:0",
+			"--bootstrap-expect=1")
+		healthy(t, api)
+		return p
+	}
+	first := serve()
+	env := endpoint(api)
+	must(t, env, leased, "policy", "set", "nightly*", "--mode=correctness", "--ttl=50s")
+	first.signal(syscall.SIGKILL)
+	first.code()
+	p := start(t, env, leased, "run", "nightly", "--grace=15s", "--", "sh", "-c",
+		leased+` inspect nightly --output json; echo done`)
+	p.says("waiting for")
+	serve()
+	p.says("done")
+	require.Zero(t, p.code())
+	require.Regexp(t, `"ttlLeft": "[45]\d[.s]`, p.output.String())
 }
 
 func TestBreakStopsTheCommand(t *testing.T) {

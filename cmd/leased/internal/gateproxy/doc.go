@@ -18,7 +18,7 @@
 //   - Clients that reach the service without the proxy are not fenced, and
 //     neither are clients of a second proxy with its own journal.
 //   - The content of an upgraded connection (a WebSocket) cannot be fenced.
-//     Upgrades are refused.
+//     Upgrades are refused, except that an offer of HTTP/2 (h2c) is ignored.
 //
 // A gated request waits for its resource. In one transaction of the journal, a
 // bbolt file, the proxy checks the token, raises the mark and records the

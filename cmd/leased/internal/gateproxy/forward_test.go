@@ -178,6 +178,28 @@ func TestUpgradesAndOverridesAreGated(t *testing.T) {
 	require.ErrorIs(t, try("GET", "", "X_HTTP_Method_Override", "DELETE"), fencing.ErrNoToken)
 	require.ErrorIs(t, try("POST", "", "", ""), fencing.ErrNoToken)
 	require.ErrorContains(t, try("GET", "", "Upgrade", "websocket"), "501")
+	require.ErrorIs(t, try("POST", "", "Upgrade", "h2c"), fencing.ErrNoToken)
+	require.ErrorContains(t, try("CONNECT", "", "Upgrade", "h2c"), "501")
+}
+
+// Java's client offers HTTP/2 with each request to an http URL.
+func TestOfferOfHTTP2IsIgnored(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	g := newFixture(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
+	for _, method := range []string{http.MethodGet, http.MethodPut} {
+		r, err := g.Request(t.Context(), method, orders, 1, http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("Connection", "Upgrade, HTTP2-Settings")
+		r.Header.Set("Upgrade", "h2c")
+		r.Header.Set("HTTP2-Settings", "AAEAAEAA")
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		header := testserver.Receive(t, seen)
+		require.Empty(t, header["Upgrade"])
+		require.Empty(t, header["Http2-Settings"])
+	}
 }
 
 func TestJournalIsLocked(t *testing.T) {

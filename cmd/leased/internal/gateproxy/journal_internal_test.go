@@ -45,3 +45,9 @@ func TestFailedJournalAdmitsNothing(t *testing.T) {
 	}
 	testserver.Receive(t, p.Failed())
 }
+
+// A proxy of the environment may answer from its cache, or not reach the service.
+func TestServiceIsReachedDirectly(t *testing.T) {
+	require.Nil(t, direct().Proxy)
+	require.Nil(t, singleUse().Proxy)
+}

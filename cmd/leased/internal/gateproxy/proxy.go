@@ -66,17 +66,23 @@ func Open(config Config) (*Proxy, error) {
 		p.closed[f.Resource] = f
 	}
 	p.writes = p.forwarder(transport{singleUse()}, errUnsent)
-	p.reads = p.forwarder(http.DefaultTransport.(*http.Transport).Clone(), errUnanswered)
+	p.reads = p.forwarder(direct(), errUnanswered)
 	return p, nil
+}
+
+// direct returns a transport that connects to the service without a proxy in between.
+func direct() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy = nil
+	return t
 }
 
 // singleUse returns a transport that sends each request on a new connection. On a
 // reused connection net/http may send a request twice, and a service that closes
 // an idle connection at the wrong moment would leave the outcome unknown.
 func singleUse() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+	t := direct()
 	t.DisableKeepAlives = true
-	t.Proxy = nil
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
 	return t
@@ -108,7 +114,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
-	if r.Header.Get("Upgrade") != "" || r.Method == http.MethodConnect {
+	switch upgrade := r.Header.Get("Upgrade"); {
+	case r.Method == http.MethodConnect:
+		return errUpgrade
+	case upgrade == "h2c": // Java's client offers HTTP/2 by default; HTTP/1.1 serves it as well
+		r.Header.Del("Upgrade")
+	case upgrade != "":
 		return errUpgrade
 	}
 	f := &flight{proxy: p, ended: make(chan struct{}), record: Flight{

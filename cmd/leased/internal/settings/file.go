@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/leased-project/leased/internal/secret"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -21,14 +24,11 @@ func (s *Settings) readFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("read the configuration file: %w", err)
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+	document, err := onlyDocument(path, "config", data)
+	if err != nil || document == nil {
+		return err
 	}
-	if len(document.Content) == 0 {
-		return nil // an empty file
-	}
-	return eachField(path, "config", document.Content[0], "settings", func(name string, node *yaml.Node) error {
+	return eachField(path, "config", document, "settings", func(name string, node *yaml.Node) error {
 		switch name {
 		case "policies":
 			return s.readPolicies(path, node)
@@ -47,6 +47,23 @@ func (s *Settings) readFile(path string) error {
 		s.give(name, value, sourceOf(path, node))
 		return nil
 	})
+}
+
+// onlyDocument returns the only document of a file, or nil if the file is empty.
+func onlyDocument(path, key string, data []byte) (*yaml.Node, error) {
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF) || err == nil && len(document.Content) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its settings or users would be lost
+		return nil, &Error{Key: key, Value: "more than one document", Source: path,
+			Rule: "must be a single document; remove the --- line and what follows it"}
+	}
+	return document.Content[0], nil
 }
 
 // eachField calls f for each field of a map, and joins the errors. what describes the

@@ -194,6 +194,7 @@ func TestFileErrors(t *testing.T) {
 		"redis-max-ttl (5s, from ":           "redis-max-ttl: 5s\n" + policies + "  - {prefix: a, mode: efficiency}\n",
 		"listen (127.0.0.1:99999, from ":     "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
 		"must have a port from 0 to 65535":   "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
+		"must be a single document":          "data: d\nbootstrap-expect: 1\n---\nusers: users.yaml\n",
 	} {
 		_, err := load(t, file, nil)
 		require.ErrorIs(t, err, settings.ErrInvalid, file)

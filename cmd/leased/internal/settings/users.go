@@ -1,12 +1,9 @@
 package settings
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -101,7 +98,7 @@ func ReadUsers(path string) ([]auth.User, error) {
 	return users, nil
 }
 
-// readDocument reads the only document of a file.
+// readDocument reads the only document of a file with users.
 func readDocument(path string) (*yaml.Node, error) {
 	if err := secret.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
@@ -110,19 +107,11 @@ func readDocument(path string) (*yaml.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
 	}
-	var document, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF) || err == nil && len(document.Content) == 0:
+	document, err := onlyDocument(path, "users", data)
+	if err == nil && document == nil {
 		return nil, fmt.Errorf("%s: %w", path, ErrNoUsers)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
 	}
-	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
-		return nil, &Error{Key: "users", Value: "more than one document", Source: path,
-			Rule: "must be a single list; remove the --- line and what follows it"}
-	}
-	return document.Content[0], nil
+	return document, err
 }
 
 // userFields are the fields of a user in the file. Those with a rule are lists, which
