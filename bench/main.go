@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -31,37 +30,30 @@ import (
 // 10,000 clients has two.
 const openFiles = 100_000
 
-// flags of the command line.
-type flags struct {
-	only, targets, out, program, profile, keep string
-	rounds, max                                int
-	length                                     time.Duration
-}
-
 func main() {
-	var f flags
-	flag.StringVar(&f.only, "only", "", "workloads to measure, separated by commas; W1/256 is W1 with 256 workers "+
+	s := work.Settings{MaxSteal: 0.1}
+	only := flag.String("only", "", "workloads to measure, separated by commas; W1/256 is W1 with 256 workers "+
 		"(default W1 to W7): "+strings.Join(work.Names(), ", "))
-	flag.StringVar(&f.targets, "targets", "", "services to measure, separated by commas (default all: "+
+	targets := flag.String("targets", "", "services to measure, separated by commas (default all: "+
 		strings.Join(names(peers.Kinds("")), ", ")+")")
-	flag.IntVar(&f.rounds, "rounds", 5, "number of measurements of each target; the targets alternate")
-	flag.DurationVar(&f.length, "time", 3*time.Second, "length of one measurement, after a warm-up of a third of it")
-	flag.IntVar(&f.max, "max", 0, "largest number of leases, waiters or sessions (default: no limit)")
-	flag.StringVar(&f.keep, "keep", "", "folder that keeps the profiles of the workload profile, for 'go tool pprof' "+
+	flag.IntVar(&s.Rounds, "rounds", 5, "number of measurements of each target; the targets alternate")
+	flag.DurationVar(&s.Length, "time", 3*time.Second, "length of one measurement, after a warm-up of a third of it")
+	flag.IntVar(&s.Max, "max", 0, "largest number of leases, waiters or sessions (default: no limit)")
+	flag.StringVar(&s.Keep, "keep", "", "folder that keeps the profiles of the workload profile, for 'go tool pprof' "+
 		"(default: they are removed)")
-	flag.StringVar(&f.out, "out", "", "file for the results, as JSON")
-	flag.StringVar(&f.program, "leased", "", "program of the members of leased (default: built from this repository)")
-	flag.StringVar(&f.profile, "cpuprofile", "", "file for a CPU profile of this process, the client")
+	out := flag.String("out", "", "file for the results, as JSON")
+	flag.StringVar(&s.Program, "leased", "", "program of the members of leased (default: built from this repository)")
 	child := flag.String("child", "", "internal: run as one of the processes of a workload")
 	flag.Parse()
+	s.Only = list(*only)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	var err error
 	if *child != "" {
-		err = work.Child(ctx, peers.Kinds(f.program), *child, os.Stdin, os.Stdout)
+		err = work.Child(ctx, peers.Kinds(s.Program), *child, os.Stdin, os.Stdout)
 	} else {
-		err = profiled(f.profile, func() error { return compare(ctx, f) })
+		err = compare(ctx, s, list(*targets), *out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -69,38 +61,32 @@ func main() {
 	}
 }
 
-// compare measures all chosen targets, prints the medians and stores the samples.
-func compare(ctx context.Context, f flags) error {
+// compare measures all chosen targets, prints the medians and stores the samples in a file.
+func compare(ctx context.Context, s work.Settings, targets []string, out string) (err error) {
 	// Only root can raise the limit: with other users the system's limit holds.
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: openFiles, Max: openFiles})
-	kinds, err := choose(peers.Kinds(f.program), list(f.targets))
-	if err != nil {
+	if s.Kinds, err = choose(peers.Kinds(s.Program), targets); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "leased-bench-")
-	if err != nil {
+	if s.Dir, err = os.MkdirTemp("", "leased-bench-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(),
+	defer os.RemoveAll(s.Dir)
+	run := results.Run{Machine: meter.Machine(s.Dir), Started: time.Now().UTC(),
 		Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: meter.Commit()}
-	line := progress.New(os.Stderr, time.Now)
-	defer line.End()
+	s.Line = progress.New(os.Stderr, time.Now)
+	defer s.Line.End()
 	var failed error
-	run.Versions, err = work.Run(ctx, work.Settings{
-		Kinds: kinds, Only: list(f.only), Rounds: f.rounds, Length: f.length, Max: f.max, Dir: dir, Keep: f.keep,
-		MaxSteal: 0.1,
-		Program:  f.program, Line: line,
-		Measured: func(s results.Sample) {
-			run.Samples = results.With(run.Samples, s)
-			if f.out != "" { // after each sample, so that an interrupted run is not lost
-				failed = errors.Join(failed, run.Write(f.out))
-			}
-		},
-		Finished: func(samples []results.Sample) { failed = errors.Join(failed, work.Table(os.Stdout, samples)) },
-	})
-	if f.out != "" && len(run.Samples) > 0 {
-		failed = errors.Join(failed, run.Write(f.out))
+	s.Measured = func(sample results.Sample) {
+		run.Samples = results.With(run.Samples, sample)
+		if out != "" { // after each sample, so that an interrupted run is not lost
+			failed = errors.Join(failed, run.Write(out))
+		}
+	}
+	s.Finished = func(samples []results.Sample) { failed = errors.Join(failed, work.Table(os.Stdout, samples)) }
+	run.Versions, err = work.Run(ctx, s)
+	if out != "" && len(run.Samples) > 0 {
+		failed = errors.Join(failed, run.Write(out))
 	}
 	return errors.Join(err, failed)
 }
@@ -132,21 +118,4 @@ func choose(kinds []peers.Kind, chosen []string) ([]peers.Kind, error) {
 		return kinds, nil
 	}
 	return slices.DeleteFunc(kinds, func(kind peers.Kind) bool { return !slices.Contains(chosen, kind.Name) }), nil
-}
-
-// profiled runs do, and writes a CPU profile of it if file is not empty.
-func profiled(file string, do func() error) error {
-	if file == "" {
-		return do()
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	err = do()
-	pprof.StopCPUProfile()
-	return errors.Join(err, f.Close())
 }

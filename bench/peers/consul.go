@@ -54,11 +54,6 @@ var consulService = service{
 	grants: func(ctx context.Context, endpoints []string) error { return tryOnce(ctx, openConsul(endpoints)) },
 }
 
-// consulKind returns Consul: three servers, and a session for each worker.
-func consulKind() Kind {
-	return Kind{Name: "consul", Start: consulService.start, Open: openConsul, ClientPerWorker: true}
-}
-
 func port(address string) int {
 	_, text, _ := net.SplitHostPort(address)
 	n, _ := strconv.Atoi(text)

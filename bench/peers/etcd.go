@@ -46,12 +46,6 @@ var etcdService = service{
 	},
 }
 
-// etcdKind returns etcd: three servers, one client, and a session for each worker.
-func etcdKind() Kind {
-	return Kind{Name: "etcd", Start: etcdService.start, Open: openEtcd, ClientPerWorker: true,
-		Workloads: []string{"W1", "W2", "W3", "W4", "W6"}}
-}
-
 func etcdStatus(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
 	client, err := dialEtcd([]string{endpoint})
 	if err != nil {

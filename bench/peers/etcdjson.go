@@ -7,13 +7,6 @@ import (
 	"github.com/leased-project/leased/internal/load"
 )
 
-// etcdJSONKind returns etcd through its JSON gateway, as a program without a client library uses it: each client has a
-// connection to one of the servers, and a lease.
-func etcdJSONKind() Kind {
-	return Kind{Name: "etcd-json", Start: etcdService.start, Open: openEtcdJSON, ClientPerWorker: true,
-		Workloads: []string{"W7"}}
-}
-
 // openEtcdJSON opens clients of the gateway.
 func openEtcdJSON(endpoints []string) load.Target {
 	next := jsonClients(endpoints, "/v3/")

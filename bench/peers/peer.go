@@ -41,7 +41,18 @@ type starter = func(ctx context.Context, dir string) (*Cluster, error)
 // empty to build it.
 func Kinds(program string) []Kind {
 	ours := leasedKinds(program)
-	replicated := []Kind{etcdKind(), etcdJSONKind(), zooKeeperKind(), consulKind()}
+	// Three servers each. A worker has a session of etcd on one client, a session of ZooKeeper for the lock recipe of
+	// go-zookeeper/zk, or a session of Consul. Through the JSON gateway of etcd, as a program without a client library
+	// uses it, a client has a connection to one of the servers, and a lease.
+	replicated := []Kind{
+		{Name: "etcd", Start: etcdService.start, Open: openEtcd, ClientPerWorker: true,
+			Workloads: []string{"W1", "W2", "W3", "W4", "W6"}},
+		{Name: "etcd-json", Start: etcdService.start, Open: openEtcdJSON, ClientPerWorker: true,
+			Workloads: []string{"W7"}},
+		{Name: "zookeeper", Start: zooKeeperService.start, Open: openZooKeeper, ClientPerWorker: true,
+			WarmUp: zooKeeperWarmUp, Workloads: []string{"W1", "W2", "W4"}},
+		{Name: "consul", Start: consulService.start, Open: openConsul, ClientPerWorker: true},
+	}
 	return slices.Concat(ours, replicated, redisKinds(), postgresKinds(), guardedKinds(ours[0]))
 }
 

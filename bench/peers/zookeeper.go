@@ -89,12 +89,6 @@ var zooKeeperService = service{
 	},
 }
 
-// zooKeeperKind returns ZooKeeper: three servers, and the lock recipe of the Go client library go-zookeeper/zk.
-func zooKeeperKind() Kind {
-	return Kind{Name: "zookeeper", Start: zooKeeperService.start, Open: openZooKeeper, ClientPerWorker: true,
-		WarmUp: zooKeeperWarmUp, Workloads: []string{"W1", "W2", "W4"}}
-}
-
 // stateOf asks a server for its state, and returns one of the values.
 func stateOf(endpoint, name string) (string, error) {
 	conn, err := net.DialTimeout("tcp", endpoint, time.Second)

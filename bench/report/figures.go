@@ -14,7 +14,7 @@ type figure struct {
 	format func(float64) string
 }
 
-// figures are the known figures; others are shown under their name.
+// figures are all figures.
 var figures = map[string]figure{
 	results.Rate:                {"pairs/s", true, results.Number},
 	results.P50:                 {"acquire p50, ms", false, results.Number},
@@ -37,14 +37,6 @@ var figures = map[string]figure{
 	results.QuietMillis:         {"the same without a snapshot, ms", false, results.Number},
 	results.SnapshotMillis:      {"time to take it, ms", false, results.Number},
 	results.SnapshotBytes:       {"size", false, mebibytes},
-}
-
-// figureOf returns how a figure is shown.
-func figureOf(name string) figure {
-	if f, ok := figures[name]; ok {
-		return f
-	}
-	return figure{label: name, format: results.Number}
 }
 
 // times prints a ratio.

@@ -112,6 +112,3 @@ func label(target string) string { return lookOf(target).label }
 
 // isOurs says whether a target is leased, or a write through one of its gates.
 func isOurs(target string) bool { return lookOf(target).against == "" }
-
-// counterpart returns what a peer is compared with in the tables.
-func counterpart(peer string) string { return lookOf(peer).against }

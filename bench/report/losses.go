@@ -48,12 +48,12 @@ func (s *summary) lossesIn(work, what string, at params) (found []loss) {
 			continue
 		}
 		for _, ours := range targets {
-			if !isOurs(ours) || ours != leased && ours != counterpart(peer) {
+			if !isOurs(ours) || ours != leased && ours != lookOf(peer).against {
 				continue
 			}
 			r := ratio(s.values(work, ours, what, at), s.values(work, peer, what, at))
 			behind := r.Median
-			if figureOf(what).more && behind > 0 {
+			if figures[what].more && behind > 0 {
 				behind = 1 / behind
 			}
 			if r.Count > 0 && behind > 1 {
@@ -73,8 +73,9 @@ func (s *summary) lossTable() string {
 	var rows [][]string
 	for _, l := range all {
 		w := workloads[l.work]
-		shortTitle, _, _ := strings.Cut(workTitle(l.work), ":")
-		rows = append(rows, []string{shortTitle, l.at.text(w.by), w.label(l.what),
+		title, _, _ := strings.Cut(w.title, ":")
+		name := l.work + ", " + strings.ToLower(title[:1]) + title[1:]
+		rows = append(rows, []string{name, l.at.text(w.by), w.label(l.what),
 			label(l.ours), label(l.peer), l.ratio.Format(times)})
 	}
 	return markdown("workload | size | figure | leased | peer | ratio of leased to the peer", rows)

@@ -195,7 +195,7 @@ func (s *summary) bars(work string, d drawn, at params) (*plot.Plot, int) {
 			&plotter.XErrorBars{XYs: plotter.XYs{{X: v.Median, Y: y}},
 				XErrors:   plotter.XErrors{{Low: v.Median - v.Low, High: v.Top - v.Median}},
 				LineStyle: draw.LineStyle{Color: black.color(), Width: 1}, CapWidth: 5},
-			caption(plotter.XY{X: v.Top, Y: y}, figureOf(d.figure).format(v.Median), vg.Point{X: 4, Y: -3}))
+			caption(plotter.XY{X: v.Top, Y: y}, figures[d.figure].format(v.Median), vg.Point{X: 4, Y: -3}))
 	}
 	p.HideX()
 	p.NominalY(names...)

@@ -13,16 +13,6 @@ import (
 // workNames returns the names of all workloads in their order.
 func workNames() []string { return slices.Sorted(maps.Keys(workloads)) }
 
-// workTitle returns a name for tables over several workloads.
-func workTitle(work string) string { return work + ", " + lowerFirst(workloads[work].title) }
-
-func lowerFirst(text string) string {
-	if text == "" || strings.HasPrefix(text, "JSON") {
-		return text
-	}
-	return strings.ToLower(text[:1]) + text[1:]
-}
-
 // text lists the values in the order of the names: "256 workers, 8 processes".
 func (p params) text(names []string) string {
 	var parts []string
@@ -106,7 +96,7 @@ func (s *summary) row(work, target string, at params, columns, compared []string
 	for _, name := range columns {
 		got := s.values(work, target, name, at).all()
 		found = found || got.Count > 0 && name != results.Errors
-		cells = append(cells, cell(got, figureOf(name).format))
+		cells = append(cells, cell(got, figures[name].format))
 	}
 	for _, name := range compared {
 		cells = append(cells, s.comparison(work, target, name, at))
@@ -122,7 +112,7 @@ func (s *summary) comparison(work, peer, name string, at params) string {
 	if isOurs(peer) {
 		return ""
 	}
-	return cell(ratio(s.values(work, counterpart(peer), name, at), s.values(work, peer, name, at)), times)
+	return cell(ratio(s.values(work, lookOf(peer).against, name, at), s.values(work, peer, name, at)), times)
 }
 
 // cell returns a spread, or nothing if there are no values.

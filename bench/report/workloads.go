@@ -102,7 +102,7 @@ func (w workload) label(figure string) string {
 	if text, ok := w.labels[figure]; ok {
 		return text
 	}
-	return figureOf(figure).label
+	return figures[figure].label
 }
 
 // ours returns what is compared with the peers.
