@@ -22,6 +22,9 @@ SLOW         = .*/leased/(cmd/leased/e2e|redlockadapter|lease/postgres|storagega
 PLAIN        = .*/leased/(api.*|cmd/.*|examples.*|internal/(abuse|browser|clientcore|golden|logtest|openapi|screenshots|secret|server/dashboard|tidy|wire)|lease/engine|proptest/(model|mutants|prop|property|redisnode|redlock|sim|torture|virtual)|raftstore/(lessor|machine|proposer)|redlockadapter/(quorum|recovery|scripts)|sdk/.*|storagegate/(recipes|sqlgate.*)|telemetry/(metrics|tracing))
 # Packages whose tests need processes or minutes. Elsewhere such tests are skipped by -short.
 PROCESSES    = .*/leased/(client|cmd/.*|examples.*|internal/(abuse|browser|screenshots|server|server/dashboard)|lease/postgres|proptest/(mutants|prop|redisnode|redlock|sim|torture|virtual)|storagegate/(sqlgate.*|objectgate|recipes))
+# Packages with tests in real time: of processes, servers and connections. scripts/test-packages repeats one or two failed
+# tests of them, unless STRICT=1.
+export REALTIME = .*/leased/(client|cmd/.*|examples.*|integrations/.*|internal/(abuse|browser|remote|server.*)|lease/postgres|proptest/(redisnode|torture)|raftstore|raftstore/transport|redlockadapter|sdk/.*|storagegate/.*)
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # The compiler and staticcheck take a third less processor time if they collect garbage less often. These settings
