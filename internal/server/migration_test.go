@@ -14,6 +14,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -269,4 +270,51 @@ func TestStaleProcessIsRejected(t *testing.T) {
 	next := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, "correctness", next["mode"])
 	require.Greater(t, next["token"], float64(held.Token))
+}
+
+// Only the leader serves a call in a session while its lock migrates: it knows whether an earlier copy of the call was
+// granted, and it can keep the session.
+func TestSessionCallInAMigrationGoesToTheLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3, fleetOf(startRedis(t, 1), time.Minute))
+	leader := c.awaitLeader()
+	open := func(at *member, ttl string) string {
+		return mustPost(t, at.spec.API, "/v1/open-session", fmt.Sprintf(`{"ttl":%q}`, ttl))["sessionId"].(string)
+	}
+	holder := open(leader, "10m")
+	held := mustPost(t, leader.spec.API, "/v1/acquire",
+		fmt.Sprintf(`{"resource":"moves/a","sessionId":%q,"nonce":1}`, holder))
+	startMigration(t, leader.spec.API, "moves/", engine.Efficiency, false)
+
+	next := c.follower()
+	conn := dial(t, next.spec.API)
+	topologies, err := pb.NewPolicyServiceClient(conn).WatchTopology(t.Context(), &pb.WatchTopologyRequest{})
+	require.NoError(t, err)
+	for migrating := error(nil); migrating == nil; {
+		got, err := topologies.Recv()
+		require.NoError(t, err)
+		topology, err := wire.ToTopology(got)
+		require.NoError(t, err)
+		_, migrating = topology.ModeOf("moves/a")
+	}
+	_, err = pb.NewLeaseServiceClient(conn).Acquire(t.Context(), &pb.AcquireRequest{Resource: "moves/a",
+		SessionId: holder, Nonce: 1, Wait: "5s"})
+	require.ErrorIs(t, wire.FromStatus(err), wire.ErrNotLeader)
+
+	waiting := postAsync(t, leader.spec.API, "/v1/acquire",
+		fmt.Sprintf(`{"resource":"moves/a","sessionId":%q,"nonce":1,"wait":"5m"}`, open(leader, "10s")))
+	mustPost(t, leader.spec.API, "/v1/renew", leaseName(held))
+	eventually(t, "the transfer", func() bool {
+		code, _ := post(t, leader.spec.API, "/v1/transfer", `{"to":"`+next.spec.ID+`"}`)
+		return code == http.StatusOK || c.leader() == next
+	})
+	eventually(t, "the other member leads", func() bool { return c.leader() == next })
+	mustPost(t, next.spec.API, "/v1/acquire", `{"resource":"b","ttl":"15s"}`)
+	eventually(t, "a session without calls would have expired", func() bool {
+		lock := mustPost(t, next.spec.API, "/v1/inspect", `{"resource":"b"}`)["lock"].(map[string]any)
+		return len(lock["holders"].([]any)) == 0
+	})
+	mustPost(t, next.spec.API, "/v1/abort-migration", `{"prefix":"moves/"}`)
+	mustPost(t, next.spec.API, "/v1/release", leaseName(held))
+	require.Greater(t, (<-waiting)["token"], held["token"])
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
@@ -62,7 +63,10 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 		limited, cancel = context.WithTimeoutCause(ctx, a.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, a.wait))
 		defer cancel()
 		if a.call.SessionId != "" {
-			go a.keepSession(limited)
+			var end context.CancelCauseFunc
+			limited, end = context.WithCancelCause(limited)
+			defer end(nil)
+			go a.keepSession(limited, end)
 		}
 	}
 	response, err := a.ask(limited, ctx)
@@ -92,10 +96,15 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 // ask requests the lock from the engine of its mode. ctx is done when the wait is over, and caller when the client has
 // gone away.
 func (a *acquisition) ask(ctx, caller context.Context) (response *pb.AcquireResponse, err error) {
-	if a.heldInMigration(caller) {
+	held, err := a.heldInMigration(caller)
+	if err != nil {
+		return nil, err
+	}
+	if held {
 		a.mode, a.counted = engine.Correctness, a.router.Clock.Now()
-		if response, err = a.fromRaft(ctx, caller); err == nil {
-			return response, nil
+		response, err = a.fromRaft(ctx, caller)
+		if err == nil || errors.Is(err, engine.ErrUncertain) || routing.IsNotLeader(err) {
+			return response, err
 		}
 	}
 	err = a.router.Acquire(ctx, &a.request, func(mode engine.Mode) (err error) {

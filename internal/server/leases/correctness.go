@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -31,23 +32,26 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	return response, err
 }
 
-// heldInMigration reports whether an earlier copy of the call was granted the lock, which is migrating now: the
-// migration waits for that lease, so the call must not wait for the migration.
-func (a *acquisition) heldInMigration(caller context.Context) bool {
-	if a.call.Nonce == 0 {
-		return false
+// heldInMigration reports whether an earlier copy of a call in a session was granted the lock, which is migrating now:
+// the migration waits for that lease, so the call must not wait for the migration. Only the leader knows.
+func (a *acquisition) heldInMigration(caller context.Context) (bool, error) {
+	if a.call.SessionId == "" {
+		return false, nil
 	}
 	topology := a.router.Node.Topology()
 	var migrating *engine.MigratingError
 	if _, err := topology.Route(&a.request); !errors.As(err, &migrating) {
-		return false
+		return false, nil
 	}
 	s, err := a.attach(caller, a.session, nil)
-	if err != nil {
-		return false
+	switch {
+	case routing.IsNotLeader(err):
+		return false, err
+	case err != nil || a.call.Nonce == 0: // after an error, the request itself fails
+		return false, nil
 	}
 	attempt, err := s.Attempt(a.request.Nonce)
-	return err == nil && attempt.Code == machine.Granted
+	return err == nil && attempt.Code == machine.Granted, nil
 }
 
 // askInSession asks for the lock in the caller's session, or in a new one. It also returns the
@@ -100,7 +104,11 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 	request.Queued = func() {
 		a.request.Queued()
 		queued = true
-		go keepAlive(ctx, s, cancel)
+		go func() {
+			if err := keepAlive(ctx, s, isLost); err != nil {
+				cancel(err)
+			}
+		}()
 	}
 	grant, err := s.Acquire(ctx, request)
 	if lost := context.Cause(ctx); err != nil && errors.Is(lost, engine.ErrLost) {
@@ -114,16 +122,24 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *raftstore.Session)
 }
 
 // keepSession is keepAlive for a caller that waits in its own session, also while the locks migrate and the request is
-// in no queue. If the session has ended, the request itself fails.
-func (a *acquisition) keepSession(ctx context.Context) {
-	if s, err := a.attach(ctx, a.session, nil); err == nil {
-		keepAlive(ctx, s, func(error) {})
+// in no queue. Such a wait ends if this member no longer leads, because only the leader can keep the session. If the
+// session has ended, the request itself fails.
+func (a *acquisition) keepSession(ctx context.Context, end context.CancelCauseFunc) {
+	s, err := a.attach(ctx, a.session, nil)
+	if err != nil {
+		return
+	}
+	err = keepAlive(ctx, s, func(err error) bool {
+		return isLost(err) || routing.IsNotLeader(err) && !a.queued.Load()
+	})
+	if routing.IsNotLeader(err) {
+		end(err)
 	}
 }
 
 // keepAlive renews a session at once and then until ctx ends, while it holds nothing: a caller that is stopped, or cut
-// off, must not keep its leases by a call that waits. It ends ctx if the session is lost.
-func keepAlive(ctx context.Context, s *raftstore.Session, cancel context.CancelCauseFunc) {
+// off, must not keep its leases by a call that waits. It returns an error that ends the wait, or nil.
+func keepAlive(ctx context.Context, s *raftstore.Session, ends func(error) bool) error {
 	ticks := time.NewTicker(s.TTL() / 3)
 	defer ticks.Stop()
 	for {
@@ -131,17 +147,18 @@ func keepAlive(ctx context.Context, s *raftstore.Session, cancel context.CancelC
 		if err == nil && !holds {
 			err = s.Extend(ctx)
 		}
-		if errors.Is(err, engine.ErrLost) {
-			cancel(err)
-			return
+		if ends(err) {
+			return err
 		}
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
+
+func isLost(err error) bool { return errors.Is(err, engine.ErrLost) }
 
 // grantedBut returns the error of an attempt that was granted and could not be renewed.
 // Unless the lease is lost, the attempt may still hold the lock. Without
