@@ -41,10 +41,10 @@ func setUpAcquire(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		if signed {
-			return printSigned(c, a, o, got)
+		if err := printAcquired(c, a, o, got, signed); err != nil { // nobody knows the token
+			return errors.Join(err, a.release(c.Context(), got.Resource, got.Token))
 		}
-		return o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
+		return nil
 	})
 }
 
@@ -176,12 +176,14 @@ func (a *access) sign(ctx context.Context, resource string, token uint64) (*pb.S
 	return fetch(ctx, a, api.Sign, &pb.SignRequest{Resource: resource, Token: token})
 }
 
-// printSigned prints a new lease with its signed token. If the token cannot be
-// signed, the lease is released.
-func printSigned(c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
+// printAcquired prints a new lease, with its signed token if that is wanted.
+func printAcquired(c *cobra.Command, a *access, o *output, got *pb.AcquireResponse, sign bool) error {
+	if !sign {
+		return o.print(c, got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
+	}
 	signed, err := a.sign(c.Context(), got.Resource, got.Token)
 	if err != nil {
-		return errors.Join(err, a.release(c.Context(), got.Resource, got.Token))
+		return err
 	}
 	if o.format == "json" {
 		var object map[string]any

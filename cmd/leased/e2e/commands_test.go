@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -59,6 +61,20 @@ func TestAcquireIsInterrupted(t *testing.T) {
 		"for a waiter")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
+}
+
+// A lease whose token could not be printed is released: nobody could.
+func TestUnprintedLeaseIsReleased(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	closed, err := os.Open(os.DevNull) // it cannot be written to
+	require.NoError(t, err)
+	defer closed.Close()
+	command := exec.Command(leased, "acquire", "job/1", "--ttl=10m")
+	command.Env, command.Stdout = append(os.Environ(), env...), closed
+	require.Error(t, command.Run())
+	require.Contains(t, must(t, env, leased, "inspect", "job/1"), "job/1: free")
 }
 
 // A new member that found no cluster joins on command.
