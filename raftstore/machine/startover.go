@@ -65,6 +65,7 @@ func (m *Machine) StartOver(p Present, unix int64) Result {
 	}
 	switch {
 	case same && foreign && !p.Fleet.IsZero(): // as if its configuration did not name the fleet
+		m.clearNextFleet() // p is not changing its fleet
 		mark.Fleet, mark.FleetSet, mark.FleetUnused = engine.Fleet{}, false, false
 	case same && (m.ready || m.restored): // its nodes can report
 		mark.FleetUnused = false

@@ -81,6 +81,20 @@ func votedOn(t *testing.T, fleet engine.Fleet) *Machine {
 	return m
 }
 
+// A backup from the middle of a change of the fleet does not bring back the change: it may have been cancelled since.
+func TestStartOverKeepsTheFleet(t *testing.T) {
+	from, to := fleetOf("a:1"), fleetOf("b:1")
+	for name, present := range map[string]*Machine{"in the same cluster": readyOn(t, from, 8),
+		"in a new cluster": readyWith(t, from, "b.j", 8)} {
+		m := readyOn(t, from, 7)
+		result, _ := m.Apply(&SetFleet{Fleet: to})
+		require.Equal(t, Done, result.Code)
+		m.StartOver(present.Present(), 0)
+		require.Equal(t, from, m.Efficiency().Fleet, name)
+		require.Zero(t, m.Efficiency().NextVersion, name)
+	}
+}
+
 // Correctness mode may have granted more than efficiency mode when a restore brings back a fleet that is not used yet,
 // and makes locks efficiency locks again.
 func TestStartOverWithAnUnusedFleet(t *testing.T) {
