@@ -223,6 +223,9 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 	held := g.Held
 	c.mu.Unlock()
 	held.TTL = ttl
+	if g.mode == engine.Correctness { // the service has the rest, which may be beyond limits that were lowered since
+		held.Metadata = metadata
+	}
 	var sent engine.Instant
 	err := c.ask(ctx, func(ctx context.Context) error {
 		sent = c.clock.Now()

@@ -22,6 +22,7 @@ type fakeRouted struct {
 	changed     chan struct{}
 	acquire     func(ctx context.Context, mode engine.Mode, r engine.Request) (engine.Grant, error)
 	released    []engine.Held
+	updated     []engine.Held
 	asked       []engine.Mode
 	failRelease bool // the first
 }
@@ -84,7 +85,12 @@ func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.
 	}
 	return n, nil
 }
-func (s *fakeSession) Update(context.Context, engine.Held) error { return nil }
+func (s *fakeSession) Update(_ context.Context, h engine.Held) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.b.updated = append(s.b.updated, h)
+	return nil
+}
 func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
 	s.b.mu.Lock()
 	fail := s.b.failRelease
@@ -187,6 +193,29 @@ func TestCloseReleasesAcquireUnderWay(t *testing.T) {
 			require.NoError(t, c.Close(t.Context()))
 			synctest.Wait()
 			require.Len(t, b.releases(), 1, "granted: %v", granted)
+		})
+	}
+}
+
+// Extend sends the metadata of a lease to an engine without sessions only. A service that has it may refuse it: its
+// limits may have been lowered since.
+func TestExtendSendsNoMetadata(t *testing.T) {
+	metadata := map[string]string{"build": "1234"}
+	for mode, want := range map[engine.Mode]map[string]string{engine.Correctness: nil, engine.Efficiency: metadata} {
+		synctest.Test(t, func(t *testing.T) {
+			b, c := newRouted(t)
+			defer c.Close(t.Context())
+			b.topology = topo(1, mode)
+			b.acquire = func(context.Context, engine.Mode, engine.Request) (engine.Grant, error) {
+				return engine.Grant{Token: 1, Mode: mode, Sent: engine.MonotonicClock().Now(), Name: "n"}, nil
+			}
+			l, err := c.Acquire(t.Context(), "a", WithMetadata(metadata))
+			require.NoError(t, err)
+			require.NoError(t, l.Extend(t.Context(), time.Minute))
+			require.NoError(t, l.SetMetadata(t.Context(), map[string]string{"build": "2"}))
+			require.Len(t, b.updated, 2)
+			require.Equal(t, want, b.updated[0].Metadata, mode)
+			require.Equal(t, map[string]string{"build": "2"}, b.updated[1].Metadata)
 		})
 	}
 }
