@@ -184,7 +184,7 @@ func TestDataFolderWithoutVotesIsRefused(t *testing.T) {
 
 func TestEmptiedProcessDoesNotVote(t *testing.T) {
 	t.Parallel()
-	ps := startProcesses(t, 3, DefaultLogStore)
+	ps := startProcesses(t, 3, DefaultLogStore, slowHeartbeat)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
@@ -223,8 +223,7 @@ func TestEmptiedProcessDoesNotVote(t *testing.T) {
 	require.ErrorContains(t, err, "leased cluster remove "+emptied.spec.ID)
 	_, err = ps.leader().call(call{Op: "remove", ID: emptied.spec.ID})
 	require.NoError(t, err)
-	_, err = emptied.call(call{Op: "join", Control: ps.leader().control})
-	require.NoError(t, err)
+	ps.join(emptied)
 	ps.agree()
 }
 

@@ -125,7 +125,7 @@ func TestKillTheLeader(t *testing.T) {
 // killLeaders kills one leader after the other while clients acquire locks. Half of the clients
 // have their own lock, and half compete for one.
 func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
-	ps := startProcesses(t, 3, kind)
+	ps := startProcesses(t, 3, kind, DefaultHeartbeatTimeout) // the clients repeat every call
 	l := newLedger()
 	stop := make(chan struct{})
 	var workers []*worker
@@ -177,7 +177,7 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 
 func TestPausedLeaderProcess(t *testing.T) {
 	t.Parallel()
-	ps := startProcesses(t, 3, DefaultLogStore)
+	ps := startProcesses(t, 3, DefaultLogStore, slowHeartbeat)
 	mine, other := engine.NewSessionID(), engine.NewSessionID()
 	for _, id := range []engine.SessionID{mine, other} {
 		_, err := ps.ask(call{Op: "open", Session: id})
@@ -208,7 +208,7 @@ func TestPausedLeaderProcess(t *testing.T) {
 
 func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	t.Parallel()
-	ps := startProcesses(t, 3, DefaultLogStore)
+	ps := startProcesses(t, 3, DefaultLogStore, slowHeartbeat)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
@@ -230,9 +230,9 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	_, err = next.call(call{Op: "remove", ID: old.spec.ID})
 	require.NoError(t, err)
 	fresh := newProcess(t, "p9", DefaultLogStore)
+	fresh.spec.Heartbeat = slowHeartbeat
 	fresh.start()
-	_, err = fresh.call(call{Op: "join", Control: ps.leader().control})
-	require.NoError(t, err)
+	ps.join(fresh)
 	ps.all = append(slices.DeleteFunc(ps.all, func(p *process) bool { return p == old }), fresh)
 	ps.agree()
 

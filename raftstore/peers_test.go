@@ -192,7 +192,12 @@ func (l *lockedBuffer) String() string {
 func TestStoppedMemberCatchesUpWithAMemberThatItKnows(t *testing.T) {
 	t.Parallel()
 	a := testserver.NewAuthority(t)
-	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, withCertificates(a))
+	change := func(config *Config) {
+		slowTimeouts(config)
+		config.HeartbeatTimeout = 6 * time.Second // nothing but the transfers may end a leadership
+		withCertificates(a)(config)
+	}
+	c := startTCP(t, 3, DefaultLogStore, change)
 	ctx := testContext(t)
 	leader := c.leader()
 	s := openSession(t, c.backend(), time.Hour)
@@ -200,8 +205,7 @@ func TestStoppedMemberCatchesUpWithAMemberThatItKnows(t *testing.T) {
 	require.NoError(t, c.nodes[stopped].Close())
 
 	config := tcpConfig(t, "n3", DefaultLogStore)
-	slowTimeouts(&config)
-	withCertificates(a)(&config)
+	change(&config)
 	fresh := openNode(t, config)
 	require.NoError(t, fresh.Join(ctx, leader))
 	c.nodes, c.configs = append(c.nodes, fresh), append(c.configs, config)

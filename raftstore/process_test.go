@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 type nodeSpec struct {
 	ID, Dir, Address string
 	Log              logstore.Kind
+	Heartbeat        time.Duration
 }
 
 // call is one request to a node process, and answered is its answer. Each is a line of
@@ -75,6 +76,7 @@ func runNode(text string) {
 	var spec nodeSpec
 	must(json.Unmarshal([]byte(text), &spec))
 	n, err := Open(Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Address, LogStore: spec.Log,
+		HeartbeatTimeout: spec.Heartbeat, StoreDeadline: time.Minute, // a busy disk is not a failed one
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,17 +169,29 @@ type remoteMembership string
 
 // AddLearner asks the leader.
 func (m remoteMembership) AddLearner(_ context.Context, j Joiner) (uint64, error) {
-	a, err := callNode(string(m), call{Op: "learner", ID: j.ID, Address: j.Address, HasState: j.HasState})
+	a, err := m.ask(call{Op: "learner", ID: j.ID, Address: j.Address, HasState: j.HasState})
 	return a.Index, err
 }
 
 // Promote asks the leader.
 func (m remoteMembership) Promote(_ context.Context, id string, applied uint64) error {
-	a, err := callNode(string(m), call{Op: "promote", ID: id, Index: applied})
+	a, err := m.ask(call{Op: "promote", ID: id, Index: applied})
 	if err != nil && strings.Contains(a.Error, ErrBehind.Error()) {
 		return ErrBehind
 	}
 	return err
+}
+
+// ask makes one call, and returns an error from which the joining node knows whether to repeat it.
+func (m remoteMembership) ask(c call) (answered, error) {
+	a, err := callNode(string(m), c)
+	switch {
+	case a.Unknown:
+		err = fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+	case a.Refused:
+		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	return a, err
 }
 
 // callNode makes one call on a new connection.
@@ -281,23 +295,36 @@ type processes struct {
 	all []*process
 }
 
+// slowHeartbeat prevents elections on a busy machine, for tests that make a call only once.
+const slowHeartbeat = 2 * time.Second
+
 // startProcesses bootstraps one node and has the others join it.
-func startProcesses(t testing.TB, size int, kind logstore.Kind) *processes {
+func startProcesses(t testing.TB, size int, kind logstore.Kind, heartbeat time.Duration) *processes {
 	t.Helper()
 	ps := &processes{t: t}
 	for i := range size {
 		p := newProcess(t, fmt.Sprintf("p%d", i), kind)
+		p.spec.Heartbeat = heartbeat
 		p.start()
 		ps.all = append(ps.all, p)
 		if i == 0 {
 			_, err := p.call(call{Op: "bootstrap"})
 			require.NoError(t, err)
 		} else {
-			_, err := p.call(call{Op: "join", Control: ps.leader().control})
-			require.NoError(t, err)
+			ps.join(p)
 		}
 	}
 	return ps
+}
+
+// join has a process join, and repeats that if the leader changes meanwhile.
+func (ps *processes) join(p *process) {
+	ps.t.Helper()
+	eventually(ps.t, p.spec.ID+" joins", func() bool {
+		a, err := p.call(call{Op: "join", Control: ps.leader().control})
+		require.True(ps.t, err == nil || a.Unknown || a.Refused, "%v", err)
+		return err == nil
+	})
 }
 
 // leader waits for a process that leads and returns it.
