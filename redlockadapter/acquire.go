@@ -178,7 +178,7 @@ func (b *Backend) decide(ctx context.Context, a *attempt, started engine.Instant
 		a.Token, a.renewed = token, started
 		b.grants.add(a)
 		b.queues.held(a, now)
-		b.spread.add(a, now)
+		time.AfterFunc(spreadAfter, func() { a.spreadGrant(now.Add(spreadAfter)) })
 		return nil
 	case outcome == quorum.Granted:
 		a.release(scripts.WakeNext)

@@ -36,7 +36,6 @@ type Backend struct {
 	keeper *keeper
 	queues *queues
 	grants grants
-	spread spread
 
 	unreleased atomic.Int64 // releases that are sent to a node again
 
@@ -82,7 +81,6 @@ func newBackend(config Config) *Backend {
 		b.order = append(b.order, i)
 	}
 	slices.SortFunc(b.order, func(x, y int) int { return cmp.Compare(b.nodes[x].Addr(), b.nodes[y].Addr()) })
-	b.spread.clock = b.clock
 	return b
 }
 
@@ -181,7 +179,6 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 // another process renews them.
 func (b *Backend) Close(context.Context) error {
 	b.cancel()
-	b.spread.close()
 	b.background.Wait()
 	for _, n := range b.nodes {
 		n.Close()

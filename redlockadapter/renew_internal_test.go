@@ -1,6 +1,7 @@
 package redlockadapter
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,16 +16,25 @@ import (
 // After a pause of the process, a lease that may be over is not sent to further nodes.
 func TestOldGrantsAreNotSpread(t *testing.T) {
 	t.Parallel()
-	clock := engine.MonotonicClock()
-	a := &attempt{Held: engine.Held{TTL: time.Second}, core: quorum.NewAttempt(5)}
+	b := newBackend(Config{Nodes: unreachableNodes(5)}.withDefaults())
+	defer b.cancel()
+	a := b.newAttempt(engine.Held{Resources: []fencing.Resource{"a"}, TTL: time.Second}, authority{version: 1})
 	a.core.Ask(0b00111)
 	for node := range 3 {
 		a.core.Answer(node, quorum.Vote{State: quorum.Accepted, Token: 5}, false)
 	}
-	s := &spread{clock: clock, queue: []spreading{{a, clock.Now().Add(-time.Minute)}}}
-	s.run()
+	a.spreadGrant(b.clock.Now().Add(-time.Minute))
 	require.EqualValues(t, 0b11000, a.core.Unasked)
-	require.Empty(t, s.queue)
+	a.spreadGrant(b.clock.Now())
+	require.Zero(t, a.core.Unasked)
+}
+
+// unreachableNodes returns addresses that lead nowhere.
+func unreachableNodes(n int) (nodes []*redis.Options) {
+	for i := range n {
+		nodes = append(nodes, &redis.Options{Addr: fmt.Sprintf("192.0.2.%d:1", i+1)})
+	}
+	return nodes
 }
 
 // A lease is valid from before the first nodes are asked, also if the grant depends on nodes that are asked
@@ -32,10 +42,7 @@ func TestOldGrantsAreNotSpread(t *testing.T) {
 func TestValidityCountsFromTheFirstAsk(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
-	config := Config{}.withDefaults()
-	for _, address := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"} {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
-	}
+	config := Config{Nodes: unreachableNodes(3)}.withDefaults()
 	decide := func(asked time.Duration) error {
 		b := newBackend(config)
 		b.cancel()

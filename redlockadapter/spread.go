@@ -1,8 +1,6 @@
 package redlockadapter
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -45,67 +43,11 @@ func (b *Backend) firstNodes(lock fencing.Resource, ttl time.Duration, servers [
 	return quorum.First(lock, b.order, usable)
 }
 
-// spread asks the remaining nodes for leases that are held for longer than spreadAfter.
-// One timer serves all of them.
-type spread struct {
-	clock engine.Clock
-
-	mu     sync.Mutex
-	queue  []spreading // in the order of their grants
-	timer  *time.Timer // nil while the queue is empty
-	closed bool
-}
-
-// spreading is a grant in the queue of spread.
-type spreading struct {
-	attempt *attempt
-	at      engine.Instant // when it is due
-}
-
-// add asks the remaining nodes after spreadAfter, unless the lease has ended by then.
-func (s *spread) add(a *attempt, now engine.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.queue = append(s.queue, spreading{a, now.Add(spreadAfter)})
-	if s.timer == nil {
-		s.timer = time.AfterFunc(spreadAfter, s.run)
-	}
-}
-
-// run asks the remaining nodes for the leases that are due.
-func (s *spread) run() {
-	now := s.clock.Now()
-	s.mu.Lock()
-	due := 0
-	for due < len(s.queue) && now.Until(s.queue[due].at) <= 0 {
-		due++
-	}
-	ready := slices.Clone(s.queue[:due])
-	s.queue = slices.Delete(s.queue, 0, due)
-	switch {
-	case s.closed:
-	case len(s.queue) == 0:
-		s.timer = nil
-	default:
-		s.timer.Reset(now.Until(s.queue[0].at))
-	}
-	s.mu.Unlock()
-	for _, one := range ready {
-		if now.Since(one.at) < one.attempt.TTL/2 { // otherwise the process was paused, and the lease may be over
-			one.attempt.step((*quorum.Attempt).SpreadGrant)
-		}
-	}
-}
-
-// close stops the timer.
-func (s *spread) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.timer != nil {
-		s.timer.Stop()
+// spreadGrant asks the remaining nodes for a lease that was due at an instant, unless the process was paused since, and
+// the lease may be over.
+func (a *attempt) spreadGrant(due engine.Instant) {
+	b := a.backend
+	if b.ctx.Err() == nil && b.clock.Now().Since(due) < a.TTL/2 {
+		a.step((*quorum.Attempt).SpreadGrant)
 	}
 }
