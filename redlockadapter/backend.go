@@ -91,7 +91,8 @@ func newBackend(config Config) *Backend {
 // Without a service, New initialises the nodes of a new fleet: all of them must answer, none
 // may have voted before, and each must keep its data on disk, because otherwise it could not
 // tell whether it has voted. If the nodes have no state and one of these conditions is not met,
-// New fails with ErrNoState; the error has the command for an operator.
+// New fails with ErrNoState; the error has the command for an operator. If a node answers
+// only at first, it fails with engine.ErrUnavailable alone, and the next New may succeed.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {

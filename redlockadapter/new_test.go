@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -103,6 +105,40 @@ func TestNewRefusesNodesThatMayHaveVoted(t *testing.T) {
 				require.ErrorContains(t, err, c.says)
 				require.ErrorContains(t, err, "leased redis init --redis "+f.servers[0].Addr)
 				return true
+			})
+		})
+	}
+}
+
+// A new node that answers too late needs no operator: the next New initialises it.
+func TestNewNodeAnswersTooLate(t *testing.T) {
+	t.Parallel()
+	for _, late := range []string{"INFO", "CONFIG"} {
+		t.Run(late, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newVirtualFleet(t, 1)
+				n := f.nodes[0]
+				var reported, answersInTime atomic.Bool
+				n.mini.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+					if command == late && reported.Load() && !answersInTime.Swap(true) {
+						<-time.After(2 * redlockadapter.DefaultNodeTimeout)
+					}
+					switch command {
+					case "EVAL", "EVALSHA":
+						reported.Store(true) // it was connected before
+					case "CONFIG":
+						c.WriteStrings([]string{"save", "3600 1"})
+						return true
+					}
+					return n.before(c, command, args...)
+				})
+				_, err := redlockadapter.New(t.Context(), f.config)
+				require.ErrorIs(t, err, engine.ErrUnavailable)
+				require.NotErrorIs(t, err, redlockadapter.ErrNoState)
+				require.ErrorContains(t, err, n.name+": node is unreachable")
+				require.True(t, answersInTime.Load())
+				require.EqualValues(t, 1, acquireAlone(t, f.backend(t), "a").Token)
 			})
 		})
 	}

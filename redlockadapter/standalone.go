@@ -75,7 +75,8 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 }
 
 // initialiseNew makes the nodes of a new fleet voters. It returns ErrNoState if the nodes have no state and
-// may have lost it. It returns nil if they vote or will be recovered.
+// may have lost it, and only engine.ErrUnavailable if one does not answer: then a retry may help. It returns nil
+// if they vote or will be recovered.
 func (k *keeper) initialiseNew(ctx context.Context) error {
 	b := k.backend
 	if b.config.Topology != nil || !b.stateIsLost() {
@@ -85,7 +86,10 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 		return b.noStateError()
 	}
 	for i, s := range k.last {
-		if err := b.remembers(ctx, i, s.Report.Server); err != nil {
+		switch err := b.remembers(ctx, i, s.Report.Server); {
+		case errors.Is(err, engine.ErrUnavailable):
+			return err
+		case err != nil:
 			return fmt.Errorf("%w: %w; or, if the nodes are new, run '%s --floor 0' once", ErrNoState, err, b.initCommand())
 		}
 	}
@@ -105,24 +109,37 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 }
 
 // remembers returns an error unless a server keeps its data on disk. Otherwise it would not know after a
-// restart whether it has voted.
+// restart whether it has voted. The error is engine.ErrUnavailable if the server does not answer.
 func (b *Backend) remembers(ctx context.Context, node int, server string) error {
 	n := b.nodes[node].At(server)
 	info, err := n.Info(ctx)
 	if err != nil || info["aof_enabled"] == "1" {
-		return err
+		return b.unanswered(node, err)
 	}
 	got, err := n.Do(ctx, redisconn.NewCommand("config", "get", "save"))
-	if err != nil {
+	var refused redisconn.RedisError
+	switch {
+	case errors.As(err, &refused):
 		return fmt.Errorf("cannot tell whether the node keeps its data on disk, and is new: %w; enable its append-only file",
 			err)
-	}
-	if got.Word(1) == "" {
+	case err != nil:
+		return b.unanswered(node, err)
+	case got.Word(1) == "":
 		return fmt.Errorf("%s keeps nothing on disk, so after a restart it would look like a new node; enable its "+
 			"append-only file "+
 			"(appendonly yes)", n.Addr())
 	}
 	return nil
+}
+
+// unanswered returns the error for a request that a node did not answer, or nil.
+func (b *Backend) unanswered(node int, err error) error {
+	if err == nil {
+		return nil
+	}
+	errs := make([]error, len(b.nodes))
+	errs[node] = err
+	return fmt.Errorf("%w: %w", engine.ErrUnavailable, b.nodesError(errs))
 }
 
 // recoverAll recovers every empty node that can be reached.
