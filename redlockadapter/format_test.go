@@ -110,6 +110,7 @@ func TestGoldenNode(t *testing.T) {
 		fresh["member"],
 		"UNTIL", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())))
 
+	f.config.IdleCounters = 100 * 365 * 24 * time.Hour // no sweep removes records of the past
 	b := f.backend(t)
 	status, err := b.Inspect(ctx, "orders/42")
 	require.NoError(t, err)

@@ -444,7 +444,9 @@ func TestInspectShowsWaiters(t *testing.T) {
 // contain.
 func TestListReadsTheNodes(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3)
+	f.config.MaxTTL = time.Hour
+	f.init(t)
 	b, ctx := f.backend(t), testContext(t)
 	const count = 2000
 	var names []fencing.Resource
@@ -458,7 +460,7 @@ func TestListReadsTheNodes(t *testing.T) {
 		slots <- struct{}{}
 		done.Go(func() {
 			defer func() { <-slots }()
-			if _, err := b.Acquire(ctx, engine.NewSessionID(), time.Minute, request(engine.Nonce(i+1), name)); err != nil {
+			if _, err := b.Acquire(ctx, engine.NewSessionID(), time.Hour, request(engine.Nonce(i+1), name)); err != nil {
 				t.Error(name, err)
 			}
 		})

@@ -40,7 +40,7 @@ func TestBatchesAreBounded(t *testing.T) {
 func TestSilentServerIsDisconnected(t *testing.T) {
 	t.Parallel()
 	e := newEchoServer(t)
-	c := e.connect(t, Config{Timeout: 200 * time.Millisecond})
+	c := e.connect(t, Config{Timeout: 2 * time.Second})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := c.Do(ctx, NewCommand("ECHO", "x"))
