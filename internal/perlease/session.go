@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -33,6 +34,8 @@ type Engine interface {
 type Session struct {
 	engine Engine
 	config engine.SessionConfig
+
+	mu     sync.Mutex
 	closed map[engine.Nonce]bool // the leases that Close has released
 }
 
@@ -127,16 +130,20 @@ const maxRelease = 5 * time.Second
 // maxReleases bounds the concurrent releases of Close.
 const maxReleases = 64
 
-// Close releases leases. It is not called concurrently with itself. Another Close goes on with those that the last one
-// did not release: a call for each of many would never get past the limit of the rate.
+// Close releases leases. Another Close goes on with those that the last one did not release: a call for each of many
+// would never get past the limit of the rate.
 func (s *Session) Close(ctx context.Context, held ...engine.Held) error {
+	s.mu.Lock()
 	held = slices.DeleteFunc(slices.Clone(held), func(h engine.Held) bool { return s.closed[h.Nonce] })
+	s.mu.Unlock()
 	errs := engine.Each(len(held), maxReleases, func(i int) error { return s.Release(ctx, held[i]) })
+	s.mu.Lock()
 	for i, err := range errs {
 		if err == nil {
 			s.closed[held[i].Nonce] = true
 		}
 	}
+	s.mu.Unlock()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) > 0 {
 		return fmt.Errorf("close session: %d leases were not released: %w", len(errs), errs[0])

@@ -2,7 +2,9 @@ package perlease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -166,5 +168,22 @@ func TestCloseGoesOnAtTheLimitOfTheRate(t *testing.T) {
 	require.ErrorIs(t, f.session.Close(t.Context(), held...), engine.ErrLimit)
 	l.left.Store(2)
 	require.NoError(t, f.session.Close(context.Background(), held...))
+	require.Empty(t, f.memory.locks)
+}
+
+// Several goroutines may close a session at the same time.
+func TestConcurrentClose(t *testing.T) {
+	f := open(t, newMemory())
+	var held []engine.Held
+	for n := range 100 {
+		held = append(held, f.acquire(request(engine.Nonce(n+1), fencing.Resource(fmt.Sprint(n)))))
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Go(func() { errs[i] = f.session.Close(t.Context(), held...) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
 	require.Empty(t, f.memory.locks)
 }
