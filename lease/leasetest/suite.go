@@ -215,10 +215,31 @@ type pending struct {
 	cancel context.CancelFunc
 }
 
-// start starts an Acquire of another client and returns when it waits for the lock.
+// start starts an Acquire of another client and returns when it waits for the lock. If the service has no leader until
+// the Acquire ends, start begins again.
 func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pending {
 	f.Helper()
-	waiting := make(chan struct{}, 100)
+	for {
+		p, waiting := f.begin(r, options...)
+		select {
+		case <-waiting:
+			return p
+		case <-p.done:
+			if f.busy && unanswered(p.err) && engine.Sleep(f.ctx, retryPause) == nil {
+				f.Log(p.err)
+				continue
+			}
+			require.FailNow(f, "Acquire was expected to wait", "lease %v, error %v", p.lease, p.err)
+		case <-f.ctx.Done():
+			require.FailNow(f, "Acquire neither waits nor returns")
+		}
+	}
+}
+
+// begin starts an Acquire of another client. The channel has a value when it waits for the lock.
+func (f *fixture) begin(r fencing.Resource, options ...lease.AcquireOption) (p *pending, waiting chan struct{}) {
+	f.Helper()
+	waiting = make(chan struct{}, 100)
 	c := f.client(lease.WithHooks(lease.Hooks{Waiting: func(_ context.Context, e lease.Event) {
 		if e.Err == nil { // it is in the queue; otherwise it tries again
 			waiting <- struct{}{}
@@ -226,19 +247,12 @@ func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pen
 	}}))
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
-	p := &pending{f: f, client: c, done: make(chan struct{}), cancel: cancel}
+	p = &pending{f: f, client: c, done: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(p.done)
 		p.lease, p.err = c.Acquire(ctx, r, options...)
 	}()
-	select {
-	case <-waiting:
-	case <-p.done:
-		require.FailNow(f, "Acquire was expected to wait", "lease %v, error %v", p.lease, p.err)
-	case <-f.ctx.Done():
-		require.FailNow(f, "Acquire neither waits nor returns")
-	}
-	return p
+	return p, waiting
 }
 
 // granted waits for the grant and returns the lease.

@@ -181,7 +181,7 @@ var lossTests = []conformance{
 		c := f.client()
 		a, b := f.acquire(c, f.name("a")), f.acquire(c, f.name("b"), lease.WithoutRenewal())
 		waiter := f.start(f.name("a"))
-		require.NoError(f, c.Close(f.ctx))
+		f.confirmed(c.Close(f.ctx))
 		require.ErrorIs(f, a.Err(), lease.ErrClosed)
 		require.ErrorIs(f, b.Err(), lease.ErrClosed)
 		waiter.granted()

@@ -72,14 +72,22 @@ func (s *session) close() error {
 	return s.f.retry(func() error { return s.engine.Close(s.f.ctx, s.named()...) })
 }
 
-// retry repeats a call while it is unavailable or uncertain.
+// retryPause is the time before a call is repeated.
+const retryPause = 20 * time.Millisecond
+
+// unanswered reports whether a call was unavailable or uncertain, as calls are while the leader changes.
+func unanswered(err error) bool {
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain)
+}
+
+// retry repeats a call while it is unanswered.
 func (f *fixture) retry(call func() error) error {
 	for {
 		err := call()
-		if f.ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
+		if f.ctx.Err() != nil || !unanswered(err) {
 			return err
 		}
-		_ = engine.Sleep(f.ctx, 20*time.Millisecond)
+		_ = engine.Sleep(f.ctx, retryPause)
 	}
 }
 
