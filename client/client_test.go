@@ -28,7 +28,7 @@ func TestOneClientForBothModes(t *testing.T) {
 	s := startService(t, 1)
 	var mu sync.Mutex
 	connections := 0
-	c, log := s.dial(counted(&connections, &mu))
+	c, log := s.dial(counted(&connections, &mu), client.WithNodeTimeout(busyTimeout))
 	fast, err := c.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
 	require.Equal(t, engine.Efficiency, fast.Mode())

@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 )
@@ -41,7 +43,9 @@ func (s *service) refusedTokens(lock string) (tokens []fencing.Token) {
 // leader, also if it knows only another member and takes locks from Redis directly.
 func TestReportRefusal(t *testing.T) {
 	t.Parallel()
-	s := startService(t, 2)
+	s := startService(t, 2, func(c *server.Config) {
+		c.Raft.HeartbeatTimeout = 6 * time.Second // the next leader would not know the refusals
+	})
 	c, err := client.Dial(testserver.Context(t), []string{s.members[1].server.Address()}, client.WithLogger(quiet))
 	require.NoError(t, err)
 	defer c.Close(testserver.Context(t))

@@ -94,7 +94,8 @@ func TestAuditEvents(t *testing.T) {
 			}},
 		{audit.Record{Event: audit.Grant, User: "bob", Resources: []string{"b/1"}, Holder: "bob@127.0.0.1",
 			Mode: "correctness"}, func() error {
-			return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b/1"}`), secret.Header(s.bobs)), 200)
+			return answers(t, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b/1","ttl":"10m"}`),
+				secret.Header(s.bobs)), 200)
 		}},
 		{audit.Record{Event: audit.Forbidden, User: "bob", Method: pb.LeaseService_Acquire_FullMethodName, Code: "forbidden"},
 			func() error {
@@ -314,7 +315,7 @@ func TestAuditOfForwardedCalls(t *testing.T) {
 		{s.alice, "", 200, audit.Record{Event: audit.Grant, User: "alice", Address: "127.0.0.1:"}},
 		{s.alice, "bob", 403, audit.Record{Event: audit.Forbidden, Address: "127.0.0.1:"}},
 	} {
-		request := newPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"b/%d"}`, i))
+		request := newPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"b/%d","ttl":"10m"}`, i))
 		request.Header.Set("X-Forwarded-For", "192.0.2.7")
 		request.Header.Set("Leased-Forwarded", "n2")
 		if c.user != "" {

@@ -130,7 +130,7 @@ func TestExpiryWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	proxy := newProxy(t, s.Address())
-	away := newClientWith(t, []string{proxy.listener.Addr().String()}, remote.Config{Timeout: time.Second})
+	away := newClientWith(t, []string{proxy.listener.Addr().String()}, remote.Config{Timeout: 5 * time.Second})
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 10 * time.Second,
 		Lost: func(n engine.Nonce, _ error) { lost <- n }})

@@ -51,17 +51,15 @@ func TestMembership(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, engine.Fleet{})
 	old, to := c.awaitLeader(), c.follower()
-	eventually(t, "the transfer", func() bool { // it has limited time, which a busy machine may exceed
-		code, _ := post(t, to.spec.API, "/v1/transfer", `{"to":"`+to.spec.ID+`"}`)
-		return code == http.StatusOK || c.leader() == to
+	eventually(t, "the other member leads", func() bool { // a transfer may take too long, or an election follow it
+		if c.leader() != to {
+			post(t, to.spec.API, "/v1/transfer", `{"to":"`+to.spec.ID+`"}`)
+		}
+		return c.leader() == to
 	})
-	eventually(t, "the other member leads", func() bool { return c.leader() == to })
 
 	old.kill()
-	eventually(t, "the old leader is removed", func() bool { // an election may interrupt
-		code, _ := post(t, c.follower().spec.API, "/v1/remove", `{"id":"`+old.spec.ID+`"}`)
-		return code == http.StatusOK
-	})
+	c.remove(old.spec.ID, c.follower)
 	members, _ := c.awaitLeader().status()["members"].([]any)
 	require.Len(t, members, 2)
 
@@ -102,8 +100,11 @@ func TestSessionSurvivesLeaderFailure(t *testing.T) {
 	code, second := call("/v1/acquire", `{"resource":"b/TRY","sessionId":"`+session+`"}`)
 	require.Equal(t, http.StatusOK, code, second)
 	require.NotEqual(t, first["nonce"], second["nonce"])
+	before := tries
 	code, closed := call("/v1/close-session", `{"sessionId":"`+session+`"}`)
-	require.Equal(t, http.StatusOK, code, closed)
+	if tries == before+1 || code != http.StatusGone { // an uncertain try may have closed it
+		require.Equal(t, http.StatusOK, code, closed)
+	}
 	var third map[string]any
 	eventually(t, "the lock is free", func() bool { // an uncertain try may hold it until its session expires
 		code, third = call("/v1/acquire", `{"resource":"a","ttl":"10s"}`)
@@ -126,11 +127,14 @@ func TestFollowerWaitsForTheNextLeader(t *testing.T) {
 			tried <- struct{}{}
 		}
 	}()
-	leader := startServer(t, func(c *server.Config) { c.Advertise = refuses.Addr().String() })
+	const heartbeat = 2 * time.Second // only the transfer moves the leadership
+	leader := startServer(t, func(c *server.Config) {
+		c.Advertise, c.Raft.HeartbeatTimeout = refuses.Addr().String(), heartbeat
+	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	follower, err := server.New(server.Config{Logger: quiet, Raft: raftstore.Config{ID: "n2",
-		Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet}}, listener)
+		Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, HeartbeatTimeout: heartbeat}}, listener)
 	require.NoError(t, err)
 	go func() { _ = follower.Serve() }()
 	defer follower.Close()

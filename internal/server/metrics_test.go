@@ -42,7 +42,7 @@ func startMeasured(t testing.TB, id string, fleet engine.Fleet, join string) *me
 	m := &measured{id: id, metrics: metrics.New("1.2.3", "")}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := server.New(server.Config{Redis: fleet, Logger: quiet, Metrics: m.metrics,
+	s, err := server.New(server.Config{Redis: fleet, RedisTimeout: 3 * time.Second, Logger: quiet, Metrics: m.metrics,
 		Raft: raftstore.Config{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Logger: quiet,
 			HeartbeatTimeout: steadyHeartbeat, StoreDeadline: time.Minute}, // an election of its own would disturb the counts
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"own": time.Unix(4e9, 0)} }}, listener)

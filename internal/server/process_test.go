@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,17 @@ func (c *cluster) follower() *member {
 		return false
 	})
 	return follower
+}
+
+// remove removes a member. An election may interrupt a call after the change, which the next call then finds.
+func (c *cluster) remove(id string, through func() *member) {
+	c.t.Helper()
+	calls := 0
+	eventually(c.t, id+" is removed", func() bool {
+		calls++
+		code, answer := post(c.t, through().spec.API, "/v1/remove", `{"id":"`+id+`"}`)
+		return code == http.StatusOK || calls > 1 && strings.Contains(fmt.Sprint(answer["message"]), "there is no member")
+	})
 }
 
 func (c *cluster) endpoints() []string {

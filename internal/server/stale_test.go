@@ -98,7 +98,7 @@ func TestRemovedMemberServesNothing(t *testing.T) {
 	c := startClusterWithRedis(t, 3, fleetOf(startRedis(t, 3), longTTL))
 	removed := c.follower()
 	mustPost(t, removed.spec.API, "/v1/acquire", `{"resource":"fast/a"}`)
-	mustPost(t, c.awaitLeader().spec.API, "/v1/remove", `{"id":"`+removed.spec.ID+`"}`)
+	c.remove(removed.spec.ID, c.awaitLeader)
 	eventually(t, "it is not ready", func() bool {
 		code, _ := get(t, "http://"+removed.spec.API+"/readyz")
 		return code == http.StatusServiceUnavailable

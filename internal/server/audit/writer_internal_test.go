@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -21,8 +22,13 @@ func TestDiskBecomesFullWithinALine(t *testing.T) {
 	l := &Log{config: Config{Logger: slog.New(slog.DiscardHandler)}, queue: make(chan Record),
 		stop: make(chan struct{}), writer: writer{file: in}}
 	close(l.stop)
-	require.NoError(t, in.SetWriteDeadline(time.Now().Add(200*time.Millisecond))) // enough for a part of the first line
+	full := make(chan error, 1)
+	go func() {
+		_, err := out.Read(make([]byte, 1)) // a part of the first line is written, and a pipe does not hold all of it
+		full <- errors.Join(err, in.SetWriteDeadline(time.Now()))
+	}()
 	l.writeBatch(Record{Event: Grant, Detail: strings.Repeat("x", 1<<20)})
+	require.NoError(t, <-full)
 	for lost := uint64(1); lost <= 3; lost++ {
 		require.Equal(t, lost, l.Lost())
 		l.writeBatch(Record{Event: Grant})

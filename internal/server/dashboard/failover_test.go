@@ -3,9 +3,12 @@ package dashboard_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
-	"github.com/leased-project/leased/internal/testserver"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // leaderOf returns the member that leads, or nil.
@@ -33,8 +36,12 @@ func votes(m *member) bool {
 // state of its own member, and says so.
 func TestLostLeaders(t *testing.T) {
 	t.Parallel()
-	first := startMember(t, "n1", "")
-	members := []*member{first, startMember(t, "n2", first.Address()), startMember(t, "n3", first.Address())}
+	steady := func(c *server.Config) { // while the browser starts
+		c.Raft.HeartbeatTimeout = 2 * time.Second
+	}
+	first := startMember(t, "n1", "", steady)
+	members := []*member{first, startMember(t, "n2", first.Address(), steady),
+		startMember(t, "n3", first.Address(), steady)}
 	for _, m := range members {
 		testserver.Eventually(t, "all members vote", func() bool { return votes(m) })
 	}

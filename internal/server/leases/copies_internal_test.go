@@ -128,6 +128,6 @@ func TestWaitEndsOnAMemberThatFails(t *testing.T) {
 	})
 	_, err := s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h"})
 	require.NoError(t, err)
-	_, err = s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h", Wait: "200ms"})
+	_, err = s.Acquire(t.Context(), &pb.AcquireRequest{Resource: "a", Ttl: "1h", Wait: "3s"}) // time to queue, too
 	require.ErrorIs(t, err, engine.ErrUncertain)
 }

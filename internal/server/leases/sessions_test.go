@@ -141,7 +141,7 @@ func TestWaitKeepsSessionAliveInAMigration(t *testing.T) {
 	holder, err := s.acquire(s.openSession(t), "a", 1)
 	require.NoError(t, err)
 	open := func() (id engine.SessionID) {
-		opened, err := s.OpenSession(t.Context(), &pb.OpenSessionRequest{Ttl: "2s"})
+		opened, err := s.OpenSession(t.Context(), &pb.OpenSessionRequest{Ttl: "6s"})
 		require.NoError(t, err)
 		id, err = engine.ParseSessionID(opened.SessionId)
 		require.NoError(t, err)
