@@ -97,6 +97,9 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 	a.reportWaiting(v.Err)
 	if v.Newer {
 		c.awaitTopology(ctx, v.Version)
+		if err := c.applyPolicies(&a.settings); err != nil { // the policy may have another TTL in the other mode
+			return err
+		}
 	}
 	if engine.Sleep(ctx, v.Pause) != nil {
 		return v.Err

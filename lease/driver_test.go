@@ -2,6 +2,8 @@ package lease_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,5 +211,57 @@ func TestRenewalAfterADroppedConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 1, renewals.Load(), "once")
 		require.NoError(t, l.Err())
+	})
+}
+
+// Calls that need a session share the outcome of one try to open it: in an outage, a try takes seconds.
+func TestCallsShareTheTryToOpenASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.open = func(context.Context, engine.SessionConfig,
+				func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
+				time.Sleep(5 * time.Second)
+				return nil, engine.ErrUnavailable
+			}
+		})
+		began := time.Now()
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				_, err := s.client.TryAcquire(t.Context(), fencing.Resource(fmt.Sprint("lock-", i)))
+				require.ErrorIs(t, err, engine.ErrUnavailable)
+			})
+		}
+		calls.Wait()
+		require.LessOrEqual(t, time.Since(began), 15*time.Second)
+		s.tap(func(on *taps) { *on = taps{} })
+		s.acquire()
+	})
+}
+
+// Renewals by callers that give up at once do not end leases that the service would renew.
+func TestShortRenewalsDoNotEndLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire(lease.WithTTL(10 * time.Second))
+		s.tap(func(on *taps) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
+				select {
+				case <-time.After(150 * time.Millisecond):
+					return next(ctx)
+				case <-ctx.Done():
+					return nil, engine.ErrUncertain
+				}
+			}
+		})
+		for range 60 {
+			hurried, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			require.ErrorIs(t, l.Renew(hurried), engine.ErrUncertain)
+			cancel()
+			time.Sleep(400 * time.Millisecond)
+		}
+		require.NoError(t, l.Err())
+		require.NoError(t, l.Release(t.Context()))
 	})
 }

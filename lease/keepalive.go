@@ -15,7 +15,7 @@ const maxRelease = 5 * time.Second
 
 // keepAlive drives one session of the core: it opens the session at the engine, performs the
 // actions that are due, and closes it. One goroutine serves any number of grants. The
-// Client's mu guards session, renewed and releaseTime.
+// Client's mu guards the fields below wake.
 type keepAlive struct {
 	client  *Client
 	core    *clientcore.Session
@@ -23,6 +23,8 @@ type keepAlive struct {
 	wake    chan struct{}
 
 	session     engine.Session  // nil until opened
+	failures    int             // attempts to open it that failed
+	failure     error           // of the last one
 	renewed     chan struct{}   // closed when the renewal under way has ended
 	releaseTime context.Context // ends the calls of Lease.Release that begin now; nil if the next one makes it
 }
@@ -35,27 +37,39 @@ func (c *Client) keepAliveOf(s *clientcore.Session) *keepAlive {
 	return s.Owner.(*keepAlive)
 }
 
-// open opens the session if it is not open. Concurrent callers wait for the one
-// that opens it, and try themselves if it fails.
+// open opens the session if it is not open. Concurrent callers wait for the one that opens it, and share its outcome: in
+// an outage, tries one after the other would keep the last caller waiting for minutes.
 func (k *keepAlive) open(ctx context.Context) error {
+	c := k.client
+	c.mu.Lock()
+	failures := k.failures
+	c.mu.Unlock()
 	select {
 	case k.opening <- struct{}{}:
 		defer func() { <-k.opening }()
 	case <-ctx.Done():
 		return engine.Cause(ctx)
 	}
-	c := k.client
 	c.mu.Lock()
-	open := k.session != nil
+	open, failed, err := k.session != nil, k.failures > failures, k.failure
 	c.mu.Unlock()
-	if open {
+	switch {
+	case open:
 		return nil
+	case failed:
+		return err
 	}
 	sent, key := c.clock.Now(), k.core.Key()
 	session, err := c.backend.Open(ctx, engine.SessionConfig{ID: k.core.ID(), TTL: key.TTL, Mode: key.Mode, Clock: c.clock,
 		Lost: k.lost, Disconnected: k.disconnected})
 	if err != nil {
-		return fmt.Errorf("open session: %w", err)
+		err = fmt.Errorf("open session: %w", err)
+		if ctx.Err() == nil { // otherwise it says nothing to the others
+			c.mu.Lock()
+			k.failures, k.failure = k.failures+1, err
+			c.mu.Unlock()
+		}
+		return err
 	}
 	c.mu.Lock()
 	k.session = session
@@ -122,7 +136,8 @@ func (k *keepAlive) disconnected() {
 	k.core.Disconnected()
 }
 
-// renewNow sends a renewal, after any that is under way.
+// renewNow sends a renewal, after any that is under way, and waits for it. The renewal serves all leases of the session,
+// so it goes on when ctx ends.
 func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
 	c := k.client
 	for {
@@ -130,6 +145,7 @@ func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
 		r, err := k.core.StartRenewal(c.clock.Now())
 		if r != nil {
 			k.renewed = make(chan struct{})
+			c.work.Add(1) // run has not ended, so Close has not stopped waiting
 		}
 		under := k.renewed
 		c.mu.Unlock()
@@ -137,7 +153,14 @@ func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
 		case err != nil:
 			return nil, err
 		case r != nil:
-			return r, k.renew(ctx, r)
+			outcome := make(chan error, 1)
+			go func() { defer c.work.Done(); outcome <- k.renew(releaseContext{c.ctx, ctx}, r) }()
+			select {
+			case err := <-outcome:
+				return r, err
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
+			}
 		}
 		select {
 		case <-under:

@@ -51,9 +51,10 @@ type heldGrant struct {
 	signatures sync.Map // of signature, by fencing.Resource
 
 	// Guarded by the Client's mu.
-	leases []*Lease
-	first  Lease     // most grants have one lease
-	room   [1]*Lease // for leases
+	leases    []*Lease
+	first     Lease     // most grants have one lease
+	room      [1]*Lease // for leases
+	described int       // the number of changes of Held.Metadata
 }
 
 // add makes l a lease of the grant. The caller holds mu.
@@ -219,7 +220,9 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 	before := g.Held.Metadata
 	if metadata != nil {
 		g.Held.Metadata = metadata // from now on, renewals in efficiency mode carry it
+		g.described++
 	}
+	described := g.described
 	held := g.Held
 	c.mu.Unlock()
 	held.TTL = ttl
@@ -233,7 +236,7 @@ func (l *Lease) update(ctx context.Context, ttl time.Duration, metadata map[stri
 	})
 	c.update(func(now engine.Instant) (lost []*clientcore.Grant) {
 		k.core.MayBeKept(now.Add(ttl))
-		if metadata != nil && err != nil && !clientcore.Matches(err, engine.ErrUncertain) {
+		if metadata != nil && err != nil && !errors.Is(err, engine.ErrUncertain) && g.described == described {
 			g.Held.Metadata = before // or the service would refuse the renewals, too
 		}
 		switch {

@@ -103,10 +103,10 @@ func (k *keepAlive) limitRelease() context.Context {
 	return k.releaseTime
 }
 
-// releaseContext is the context of a release. It has the values of the caller's context but
-// not its end: a caller often releases because its context ended.
+// releaseContext is the context of a release, or of a renewal of all leases of a session. It has the values of the
+// caller's context but not its end: a caller often releases because its context ended.
 type releaseContext struct {
-	context.Context // bounds the release
+	context.Context // bounds the call
 	values          context.Context
 }
 

@@ -21,8 +21,11 @@ type fakeRouted struct {
 	topology    engine.Topology
 	changed     chan struct{}
 	acquire     func(ctx context.Context, mode engine.Mode, r engine.Request) (engine.Grant, error)
+	acquireIn   func(ctx context.Context, config engine.SessionConfig, r engine.Request) (engine.Grant, error)
 	released    []engine.Held
 	updated     []engine.Held
+	failUpdate  func(held engine.Held) error
+	renewed     []engine.Held
 	asked       []engine.Mode
 	failRelease bool // the first
 }
@@ -77,9 +80,15 @@ func (s *fakeSession) Acquire(ctx context.Context, r engine.Request) (engine.Gra
 	s.b.mu.Lock()
 	s.b.asked = append(s.b.asked, s.c.Mode)
 	s.b.mu.Unlock()
+	if s.b.acquireIn != nil {
+		return s.b.acquireIn(ctx, s.c, r)
+	}
 	return s.b.acquire(ctx, s.c.Mode, r)
 }
 func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.Nonce, err error) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.b.renewed = held
 	for _, h := range held {
 		n = append(n, h.Nonce)
 	}
@@ -87,8 +96,12 @@ func (s *fakeSession) Renew(_ context.Context, held ...engine.Held) (n []engine.
 }
 func (s *fakeSession) Update(_ context.Context, h engine.Held) error {
 	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
 	s.b.updated = append(s.b.updated, h)
+	fail := s.b.failUpdate
+	s.b.mu.Unlock()
+	if fail != nil {
+		return fail(h)
+	}
 	return nil
 }
 func (s *fakeSession) Release(_ context.Context, h engine.Held) error {
@@ -218,6 +231,77 @@ func TestExtendSendsNoMetadata(t *testing.T) {
 			require.Equal(t, map[string]string{"build": "2"}, b.updated[1].Metadata)
 		})
 	}
+}
+
+// Renewals in efficiency mode carry the newest metadata that the service may have taken.
+func TestRenewalsCarryTheNewestMetadata(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fail    error // of the first change
+		another bool  // change of the metadata meanwhile
+		want    string
+	}{
+		{"refused", engine.ErrLimit, false, "0"},
+		{"uncertain", engine.ErrUncertain, false, "1"},
+		{"refused after another change", engine.ErrLimit, true, "2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, client := newRouted(t)
+				defer client.Close(t.Context())
+				b.acquire = func(context.Context, engine.Mode, engine.Request) (engine.Grant, error) {
+					return engine.Grant{Token: 1, Mode: engine.Efficiency, Sent: engine.MonotonicClock().Now(), Name: "n"}, nil
+				}
+				b.failUpdate = func(held engine.Held) error {
+					if held.Metadata["step"] == "2" {
+						return nil
+					}
+					time.Sleep(time.Second)
+					return c.fail
+				}
+				l, err := client.Acquire(t.Context(), "a", WithMetadata(map[string]string{"step": "0"}))
+				require.NoError(t, err)
+				first := make(chan error, 1)
+				go func() { first <- l.SetMetadata(t.Context(), map[string]string{"step": "1"}) }()
+				synctest.Wait()
+				if c.another {
+					require.NoError(t, l.SetMetadata(t.Context(), map[string]string{"step": "2"}))
+				}
+				require.ErrorIs(t, <-first, c.fail)
+				require.NoError(t, l.Renew(t.Context()))
+				require.Equal(t, map[string]string{"step": c.want}, b.renewed[0].Metadata)
+			})
+		})
+	}
+}
+
+// A call that waits for a lock is served after the lock has changed its mode, with the TTL that its policy has then.
+func TestWaiterTakesTheTTLOfTheNewMode(t *testing.T) {
+	topology := func(version uint64, mode engine.Mode, ttl time.Duration) engine.Topology {
+		topology := topo(version, mode)
+		var err error
+		topology.Policies, err = engine.NewPolicies(engine.Policy{Prefix: "a", Mode: mode, TTL: ttl})
+		require.NoError(t, err)
+		return topology
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newRouted(t)
+		defer c.Close(t.Context())
+		b.set(topology(1, engine.Correctness, 5*time.Minute))
+		b.acquireIn = func(ctx context.Context, config engine.SessionConfig, r engine.Request) (engine.Grant, error) {
+			switch {
+			case config.Mode == engine.Correctness:
+				time.Sleep(time.Second)
+				return engine.Grant{}, &engine.ModeError{Resource: "a", Want: engine.Correctness, Have: engine.Efficiency}
+			case config.TTL > time.Minute:
+				return engine.Grant{}, fmt.Errorf("%w: ttl (%v) is above the maximum", engine.ErrInvalid, config.TTL)
+			}
+			return engine.Grant{Token: 1, Mode: engine.Efficiency, Sent: engine.MonotonicClock().Now(), Name: "n"}, nil
+		}
+		time.AfterFunc(500*time.Millisecond, func() { b.set(topology(2, engine.Efficiency, 30*time.Second)) })
+		_, err := c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
 }
 
 // A wait that ends because its lock changes its mode is released: a member may still wait for

@@ -125,6 +125,35 @@ func TestDisconnectedSessionIsRenewedSoon(t *testing.T) {
 	require.Nil(t, fixed.Step(c.now).Renewal, "a lease without renewal is not extended")
 }
 
+// While no renewal reaches the service after a connection has dropped, a session of any TTL is renewed every second: it
+// cannot hear of losses.
+func TestDeafSessionIsRenewedOften(t *testing.T) {
+	c := newClient(t)
+	long := clientcore.Timing{TTL: 24 * time.Hour, Renew: 8 * time.Hour, Drift: time.Second}
+	a := &clientcore.Call{Request: &engine.Request{Resources: []fencing.Resource{"a"}}, Began: c.now}
+	s, err := c.Route(a, c.now, long, false)
+	require.NoError(t, err)
+	s.Opened(c.now)
+	c.Ask(a, c.now)
+	c.grant(a)
+	s.Disconnected()
+	var r *clientcore.Renewal
+	for range 3 {
+		c.advance(time.Second)
+		r = s.Step(c.now).Renewal
+		require.NotNil(t, r)
+		require.Error(t, s.Renewed(r, nil, engine.ErrUnavailable))
+	}
+	c.advance(time.Second)
+	require.NoError(t, s.Renewed(s.Step(c.now).Renewal, []engine.Nonce{1}, nil))
+	c.advance(time.Hour)
+	require.Nil(t, s.Step(c.now).Renewal)
+	c.advance(7 * time.Hour)
+	require.Error(t, s.Renewed(s.Step(c.now).Renewal, nil, engine.ErrUnavailable))
+	c.advance(time.Minute)
+	require.Nil(t, s.Step(c.now).Renewal, "the connection has not dropped since")
+}
+
 // A renewal extends only what the engine names, and only grants that were held when it was
 // sent.
 func TestRenewalExtendsWhatItNames(t *testing.T) {

@@ -56,6 +56,9 @@ func (s *Session) Step(now engine.Instant) Actions {
 		every := s.key.Renew
 		if s.failing {
 			every /= 4 // the lease may end before the next regular renewal
+			if s.deaf {
+				every = min(every, maxPause) // it may have ended already
+			}
 		}
 		if left := now.Until(s.lastSent.Add(every)); left > 0 && !s.cutOff {
 			a.Next = min(a.Next, left)
@@ -148,7 +151,7 @@ func (s *Session) idleTime() time.Duration {
 // Disconnected records that the engine's connection has dropped: it cannot hear of losses until
 // the next renewal reconnects it. The next Step renews. Steps are at most a second apart, and not
 // the same second in every client, so the clients of a dead member do not reconnect all at once.
-func (s *Session) Disconnected() { s.cutOff = true }
+func (s *Session) Disconnected() { s.cutOff, s.deaf = true, true }
 
 // StartRenewal starts a renewal for a caller that wants one now. It returns nil while
 // another one is under way.
@@ -186,6 +189,9 @@ func (s *Session) startRenewal(now engine.Instant) *Renewal {
 // driver calls End.
 func (s *Session) Renewed(r *Renewal, extended []engine.Nonce, err error) error {
 	s.renewing = false
+	if err == nil {
+		s.deaf = s.cutOff // it may have dropped again
+	}
 	if err == nil && s.over == nil {
 		if missed := s.extend(r, extended); missed > 0 {
 			err = fmt.Errorf("%w: %d of %d leases were not renewed", engine.ErrUnavailable, missed, r.Leases)

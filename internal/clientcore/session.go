@@ -43,7 +43,8 @@ type Session struct {
 	keptUntil   engine.Instant // the service may keep leases until then without renewals; zero without an extension
 	renewing    bool           // a renewal is under way
 	failing     bool           // the last renewal failed
-	cutOff      bool           // the engine cannot hear of losses until the next renewal
+	cutOff      bool           // the next Step renews: the engine cannot hear of losses
+	deaf        bool           // no renewal was answered since the connection dropped
 	round       uint64         // number of renewals sent
 }
 
