@@ -50,7 +50,8 @@ func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 		if errs[i] == nil {
 			b.grants.renewed(leases[i].Name, b.clock.Now())
 		}
-		if errors.Is(errs[i], engine.ErrLost) {
+		var migrating *engine.MigratingError // its lease counts until its deadline: a member may have extended it
+		if errors.Is(errs[i], engine.ErrLost) && !errors.As(errs[i], &migrating) {
 			b.abandon(leases[i])
 		}
 	}

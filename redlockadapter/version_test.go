@@ -156,6 +156,9 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
+		time.Sleep(time.Second)
+		_, err = b.Find(ctx, "e/migrating/1", held.Token)
+		require.NoError(t, err, "a member may have extended the lease")
 		_, err = session.Renew(ctx, heldOf(request(1, "e/migrating/2"), grant, virtualTTL))
 		require.NoError(t, err)
 		require.ErrorIs(t, lostError(t, lost), engine.ErrTaken)
