@@ -24,6 +24,8 @@ const (
 	redisStopTimeout = 10 * time.Second
 	// redisProbe is the time between two questions whether a Redis node accepts commands.
 	redisProbe = 20 * time.Millisecond
+	// redisStarts is how often a node may start: another process may take its address before it listens there.
+	redisStarts = 4
 )
 
 // devRedis is a set of redis-server processes, so that `leased dev` can offer efficiency mode on one
@@ -70,15 +72,30 @@ func (r *devRedis) stop() {
 	}
 }
 
-// start starts an empty node and waits until it answers PING.
+// start starts an empty node at a free address. If that fails, it tries another address.
 func (r *devRedis) start(ctx context.Context, program, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	addr, err := freeAddr()
+	err := os.MkdirAll(dir, 0o700)
 	if err != nil {
 		return err
 	}
+	for range redisStarts {
+		var addr string
+		if addr, err = freeAddr(); err != nil {
+			return err
+		}
+		if err = r.startAt(ctx, addr, program, dir); err == nil {
+			r.addrs = append(r.addrs, addr)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// startAt starts an empty node at an address and waits until it accepts commands.
+func (r *devRedis) startAt(ctx context.Context, addr, program, dir string) error {
 	_, port, _ := net.SplitHostPort(addr)
 	log := filepath.Join(dir, "redis.log")
 	cmd := exec.CommandContext(ctx, program, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
@@ -89,10 +106,9 @@ func (r *devRedis) start(ctx context.Context, program, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	r.addrs = append(r.addrs, addr)
 	exited := make(chan struct{})
 	r.work.Go(func() { _ = cmd.Wait(); close(exited) })
-	for ping(ctx, addr) != nil {
+	for ping(ctx, addr, cmd.Process.Pid) != nil {
 		select {
 		case <-time.After(redisProbe):
 		case <-exited:
@@ -104,12 +120,20 @@ func (r *devRedis) start(ctx context.Context, program, dir string) error {
 	return nil
 }
 
-// ping fails until a node accepts commands.
-func ping(ctx context.Context, addr string) error {
+// ping fails until the node with this process id accepts commands. It also fails if another server has taken the
+// address: then the node exits.
+func ping(ctx context.Context, addr string, pid int) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second,
 		ReadTimeout: time.Second})
 	defer client.Close()
-	return client.Ping(ctx).Err()
+	info, err := client.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	if got := info["Server"]["process_id"]; got != strconv.Itoa(pid) {
+		return fmt.Errorf("the server at %s has the process id %s, not %d", addr, got, pid)
+	}
+	return nil
 }
 
 // freeAddr returns a loopback address that no process listens on right now.

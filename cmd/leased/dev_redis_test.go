@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,6 +40,24 @@ func TestDevRedisGrantsLeases(t *testing.T) {
 	second, err := client.Acquire(ctx, "report/may")
 	require.NoError(t, err)
 	require.Greater(t, second.Token(), first.Token())
+}
+
+// A node that loses its address to another process before it listens there starts at another one.
+func TestDevRedisStartsAgain(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "redis-server")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+
+		`echo >> "$0.starts"; [ "$(wc -l < "$0.starts")" -gt 2 ] || exit 1; exec redis-server "$@"`), 0o700))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	r := &devRedis{cancel: cancel}
+	defer r.stop()
+	require.NoError(t, r.start(ctx, program, filepath.Join(dir, "node")))
+	require.Len(t, r.addrs, 1)
+	require.ErrorContains(t, ping(ctx, r.addrs[0], os.Getpid()), "process id", "another server is taken for the node")
+
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexit 1\n"), 0o700))
+	require.ErrorContains(t, r.start(ctx, program, filepath.Join(dir, "broken")), "the process has exited")
+	require.Len(t, r.addrs, 1)
 }
 
 func TestDevRedisKinds(t *testing.T) {
