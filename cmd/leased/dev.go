@@ -27,6 +27,8 @@ const (
 	// devMaxTTL keeps short what lasts one maximal TTL: the delay before an empty
 	// node votes, and migrations.
 	devMaxTTL = 30 * time.Second
+	// devDiskTimeout is long: no other member could lead if the only one stopped because its disk is slow.
+	devDiskTimeout = 2 * time.Minute
 	// startTimeout is the time that the only member has to become ready.
 	startTimeout = 30 * time.Second
 )
@@ -101,6 +103,7 @@ func (f *devFlags) settings(data string, redis []string) (*settings.Settings, er
 		"id": "dev", "data": filepath.Join(data, "raft"), "bootstrap-expect": "1",
 		"listen": f.listen, "raft-listen": f.raft, "log-store": f.logStore, "log-level": f.logLevel,
 		"redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(),
+		"disk-timeout": devDiskTimeout.String(),
 	} {
 		if err := flags.Set(key, value); err != nil {
 			return nil, err
