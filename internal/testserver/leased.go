@@ -62,7 +62,7 @@ func StartService() (*Server, error) {
 // their members.
 func Patient() {
 	for name, value := range map[string]string{"LEASED_HEARTBEAT_TIMEOUT": "2s", "LEASED_DISK_TIMEOUT": "2m",
-		"LEASED_REDIS_TIMEOUT": "1s"} {
+		"LEASED_REDIS_TIMEOUT": "3s"} {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}

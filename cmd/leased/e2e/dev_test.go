@@ -60,8 +60,10 @@ func TestDevPrintsWorkingCommands(t *testing.T) {
 	require.Len(t, printed, 5, p.output.String())
 	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `the gate refused its late write`,
 		`account/7`, `alice  is rejected: stale fencing token`}
+	// A shorter load suffices, and a busy machine must not take longer than the lease of account/7.
+	shorter := strings.NewReplacer("--duration 2m", "--duration 15s", `"ttl":"30s"`, `"ttl":"5m"`)
 	for i, command := range printed {
-		require.Regexp(t, want[i], must(t, nil, "sh", "-c", strings.Replace(command, "--duration 2m", "--duration 8s", 1)))
+		require.Regexp(t, want[i], must(t, nil, "sh", "-c", shorter.Replace(command)))
 		if i == 1 {
 			require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
 		}
@@ -113,6 +115,18 @@ func TestDevWithCurlAndCommands(t *testing.T) {
 	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
 }
 
+// acquireFast acquires a lock in efficiency mode. On a busy machine, the Redis nodes of dev may answer too late.
+func acquireFast(t *testing.T, api string) (got answer) {
+	t.Helper()
+	eventually(t, func() bool {
+		var err error
+		got, err = post(t, api, "Acquire", `{"resource":"fast/7"}`)
+		return err == nil
+	}, "for a lock; the last answer was %+v", &got)
+	require.Equal(t, "efficiency", got.Mode)
+	return got
+}
+
 // Ctrl-C stops everything. Policies and locks survive a restart; the Redis nodes are
 // new, with larger tokens.
 func TestDevRestart(t *testing.T) {
@@ -122,9 +136,7 @@ func TestDevRestart(t *testing.T) {
 	first, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"10m"}`)
 	require.NoError(t, err)
 	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
-	fast, err := post(t, api, "Acquire", `{"resource":"fast/7"}`)
-	require.NoError(t, err)
-	require.Equal(t, "efficiency", fast.Mode)
+	fast := acquireFast(t, api)
 	require.Greater(t, fast.Token, first.Token)
 	servers := regexp.MustCompile(`redis-server processes at (.*)`).FindStringSubmatch(p.output.String())
 	require.Len(t, servers, 2, p.output.String())
@@ -142,10 +154,7 @@ func TestDevRestart(t *testing.T) {
 	next, err := post(t, api, "Acquire", `{"resource":"account/8"}`)
 	require.NoError(t, err)
 	require.Greater(t, next.Token, first.Token)
-	again, err := post(t, api, "Acquire", `{"resource":"fast/7"}`)
-	require.NoError(t, err)
-	require.Equal(t, "efficiency", again.Mode)
-	require.Greater(t, again.Token, fast.Token)
+	require.Greater(t, acquireFast(t, api).Token, fast.Token)
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.code(), p.output.String())
 }

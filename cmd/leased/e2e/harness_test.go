@@ -31,6 +31,8 @@ const (
 	parallel = "6"
 	// leads is in the log of a member that has become the leader.
 	leads = "became leader"
+	// The exit codes of commands: others hold the lock, the command had no effect, and it is unknown whether it had.
+	held, unavailable, uncertain = 120, 122, 123
 )
 
 // leased is the path of the binary, which TestMain builds once.
@@ -136,6 +138,14 @@ func (p *process) awaitStop() {
 // without it.
 func (p *process) says(text string) {
 	p.t.Helper()
+	p.prints(text)
+	require.Contains(p.t, p.output.String(), text, "the process has exited")
+}
+
+// prints waits until the process has printed a text, and reports false if it exits
+// without it.
+func (p *process) prints(text string) bool {
+	p.t.Helper()
 	var exited time.Time // the last output may arrive a moment after the exit
 	eventually(p.t, func() bool {
 		select {
@@ -147,15 +157,21 @@ func (p *process) says(text string) {
 		}
 		return strings.Contains(p.output.String(), text) || !exited.IsZero() && time.Since(exited) > 5*time.Second
 	}, "for the process to print %q; it printed:\n%s", text, &p.output)
-	require.Contains(p.t, p.output.String(), text, "the process has exited")
+	return strings.Contains(p.output.String(), text)
 }
 
 // code waits until the process exits and returns its exit code.
 func (p *process) code() int {
 	p.t.Helper()
+	return p.codeWithin(testserver.Limit(p.t))
+}
+
+// codeWithin is code for a process that may run longer than others.
+func (p *process) codeWithin(limit time.Duration) int {
+	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(testserver.Limit(p.t)):
+	case <-time.After(limit):
 		require.Fail(p.t, "the process has not exited", "%s", &p.output)
 	}
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
@@ -204,7 +220,6 @@ func must(t *testing.T, env []string, args ...string) string {
 // can be repeated.
 func exits(t *testing.T, want int, env []string, args ...string) string {
 	t.Helper()
-	const unavailable, uncertain = 122, 123
 	var out string
 	var code int
 	eventually(t, func() bool {
@@ -213,6 +228,30 @@ func exits(t *testing.T, want int, env []string, args ...string) string {
 	}, "for a leader; %s printed:\n%s", strings.Join(args, " "), lazy(func() string { return out }))
 	require.Equal(t, want, code, "%s:\n%s", strings.Join(args, " "), out)
 	return out
+}
+
+// startSaying starts a program and returns when it has printed a text. It starts a program again
+// that exits with unavailable or uncertain before that.
+func startSaying(t *testing.T, text string, env []string, args ...string) (p *process) {
+	t.Helper()
+	eventually(t, func() bool {
+		p = start(t, env, args...)
+		return p.prints(text) || p.code() != unavailable && p.code() != uncertain
+	}, "for %s to print %q; it printed:\n%s", strings.Join(args, " "), text,
+		lazy(func() string { return p.output.String() }))
+	require.Contains(t, p.output.String(), text, "the process has exited")
+	return p
+}
+
+// queued waits until a lock has this number of waiters. Without a terminal, a command that waits prints
+// one line only, which may be older than its place in the queue.
+func queued(t *testing.T, env []string, lock string, waiters int) {
+	t.Helper()
+	var out string
+	eventually(t, func() bool {
+		out = must(t, env, leased, "inspect", lock)
+		return strings.Count(out, "\nwaiter ") == waiters
+	}, "for %d waiters; the lock is:\n%s", waiters, lazy(func() string { return out }))
 }
 
 // endpoint returns the environment of a client.

@@ -20,7 +20,6 @@ func TestInterruptedCommands(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	must(t, env, leased, "acquire", "busy", "--ttl=10m", "--holder=first")
-	waiters := func() int { return countOf(must(t, env, leased, "inspect", "busy"), "waiter ") }
 	for name, args := range map[string][]string{
 		"acquire": {"acquire", "busy", "--wait=10m"},
 		"run":     {"run", "busy", "--", "true"},
@@ -31,11 +30,11 @@ func TestInterruptedCommands(t *testing.T) {
 			if name == "watch" {
 				p.says("granted")
 			} else {
-				eventually(t, func() bool { return waiters() == 1 }, "for the command to wait")
+				queued(t, env, "busy", 1)
 			}
 			p.signal(signal)
 			require.Equal(t, code, p.code(), "%s: %s", name, &p.output)
-			eventually(t, func() bool { return waiters() == 0 }, "for the waiter to leave")
+			queued(t, env, "busy", 0)
 		}
 	}
 	must(t, env, leased, "policy", "set", "busy/*", "--mode=correctness")

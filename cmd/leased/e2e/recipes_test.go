@@ -86,7 +86,7 @@ func TestCeleryBeatRunsOnce(t *testing.T) {
 	first := beat("one")
 	first.says("beat is ready") // Celery can hang if it is stopped while it starts
 	second := beat("two")
-	second.says("number 1 of 1 in the queue")
+	queued(t, endpoint(api), "celery/beat", 1)
 	processes := descendants(t, first.cmd.Process.Pid)
 	first.signal(syscall.SIGTERM)
 	second.says("beat is ready")

@@ -221,8 +221,7 @@ func TestFleetSet(t *testing.T) {
 	for _, n := range []*testserver.RedisServer{old[0], next[0], next[1]} {
 		n.Kill()
 	}
-	p := start(t, env, leased, "redis", "fleet", "set", next[2].Addr, "--now")
-	p.says("changing to " + next[2].Addr)
+	p := startSaying(t, "changing to "+next[2].Addr, env, leased, "redis", "fleet", "set", next[2].Addr, "--now")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 	require.Contains(t, p.output.String(), "the change of the fleet continues")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,17 +56,21 @@ func TestRunWaits(t *testing.T) {
 	require.Contains(t, out, "correctness")
 	require.Contains(t, out, "efficiency")
 
-	quitter := start(t, env, leased, "run", "nightly", "--", "sh", "-c", "echo started")
-	quitter.says(`held by ann`)
-	quitter.says("number 1 of 1 in the queue")
-	quitter.signal(syscall.SIGINT)
-	require.Equal(t, 128+int(syscall.SIGINT), quitter.code())
-	require.NotContains(t, quitter.output.String(), "started")
+	var shown string
+	eventually(t, func() bool { // its only line may be older than its place in the queue, or about a failed try
+		quitter := start(t, env, leased, "run", "nightly", "--", "sh", "-c", "echo started")
+		quitter.says(`waiting for "nightly"`)
+		quitter.signal(syscall.SIGINT)
+		require.Equal(t, 128+int(syscall.SIGINT), quitter.code())
+		shown = quitter.output.String()
+		require.NotContains(t, shown, "started")
+		return strings.Contains(shown, "held by ann") && strings.Contains(shown, "number 1 of 1 in the queue")
+	}, "for the holder and the place in the queue; the command printed:\n%s", lazy(func() string { return shown }))
 
 	// USR2 arrives before the command starts, and then ends the command. Changes of the size of the terminal, which may
 	// be many, do not displace it.
 	waiter := start(t, env, leased, "run", "nightly", "--", "sleep", "1000")
-	waiter.says("number 1 of 1 in the queue")
+	queued(t, env, "nightly", 1)
 	for range 5000 { // those that arrive at the same time are one
 		waiter.signal(syscall.SIGWINCH)
 	}
@@ -84,7 +89,7 @@ func TestRunUnderNohup(t *testing.T) {
 	holder := start(t, env, "sh", "-c", nohup, `trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done`)
 	holder.says("ready")
 	waiter := start(t, env, "sh", "-c", nohup, "true")
-	waiter.says("number 1 of 1 in the queue")
+	queued(t, env, "nightly", 1)
 	waiter.signal(syscall.SIGHUP)
 	holder.signal(syscall.SIGHUP)
 	holder.signal(syscall.SIGUSR1)
@@ -102,7 +107,7 @@ func TestRunStoppedWhileItWaits(t *testing.T) {
 	holder.says("ready")
 	own := &syscall.SysProcAttr{Setpgid: true} // SIGTSTP has no effect in a group that no shell controls
 	waiter := startWith(t, own, env, leased, "run", "nightly", "--", "true")
-	waiter.says("number 1 of 1 in the queue")
+	queued(t, env, "nightly", 1)
 	waiter.signal(syscall.SIGTSTP)
 	waiter.awaitStop()
 	waiter.signal(syscall.SIGCONT)
@@ -195,7 +200,7 @@ func TestRunWithoutService(t *testing.T) {
 	require.Contains(t, p.output.String(), "stopping the command")
 }
 
-// A wait ends in time although no member answers: a command that does not wait at all takes longer to find that out.
+// A wait ends in time although no member answers.
 func TestRunWaitsForSilentMembers(t *testing.T) {
 	t.Parallel()
 	var silent []string
@@ -206,11 +211,12 @@ func TestRunWaitsForSilentMembers(t *testing.T) {
 		silent = append(silent, l.Addr().String())
 	}
 	env := endpoint(strings.Join(silent, ","))
+	began := time.Now()
 	impatient := start(t, env, leased, "run", "nightly", "--no-wait", "--", "true")
 	waiter := start(t, env, leased, "run", "nightly", "--wait=1s", "--", "true")
 	require.Equal(t, 122, waiter.code())
+	require.Less(t, time.Since(began), 40*time.Second, "far more than it takes on a busy machine")
 	require.Contains(t, waiter.output.String(), "the service was not available for 1s")
-	require.Empty(t, impatient.output.String())
 	require.Equal(t, 122, impatient.code())
 	require.Contains(t, impatient.output.String(), silent[0]+": no member of the lock service can be reached: "+
 		"no connection within 1s")

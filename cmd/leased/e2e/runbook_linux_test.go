@@ -149,7 +149,8 @@ func runDocumented(t *testing.T, commands []documented) {
 	p := &process{t: t, exited: make(chan struct{})}
 	p.cmd = exec.Command("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", script)
 	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(leased)+":"+os.Getenv("PATH"))
+	p.cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(leased)+":"+os.Getenv("PATH"),
+		"LEASED_HEARTBEAT_TIMEOUT=4s") // it also bounds a transfer of the leadership
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.WaitDelay = time.Second
 	require.NoError(t, p.cmd.Start())
@@ -165,7 +166,11 @@ func runDocumented(t *testing.T, commands []documented) {
 			}
 		}
 	})
-	p.code()
+	limit := 10 * time.Minute // a section restarts members many times
+	if end, ok := t.Deadline(); ok {
+		limit = min(limit, time.Until(end)-20*time.Second)
+	}
+	p.codeWithin(limit)
 	out := p.output.String()
 	for i, c := range commands {
 		_, rest, begun := strings.Cut(out, fmt.Sprintf("@@ begin %d\n", i))

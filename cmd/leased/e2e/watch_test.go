@@ -43,7 +43,7 @@ func TestWatchContinuesWithNextLeader(t *testing.T) {
 	}
 	must(t, env, leased, "release", "job/1", "--token="+first)
 	must(t, env, leased, "break", "job/2", "--token="+second)
-	tokenOf(t, env, "job/3", "--holder=cid")
+	tokenOf(t, env, "job/3", "--ttl=10m", "--holder=cid")
 	all.says("granted    job/3  cid")
 	eventually(t, func() bool {
 		out := all.output.String()

@@ -61,7 +61,7 @@ func TestRestoredFolderIsRefused(t *testing.T) {
 	require.NotZero(t, code)
 	require.Contains(t, out, "empty its data folder")
 
-	must(t, c.env(), leased, "cluster", "remove", id)
+	c.remove(id)
 	require.NoError(t, os.RemoveAll(data))
 	c.start(back)
 	eventually(t, follows, "for member %s to join", id)
