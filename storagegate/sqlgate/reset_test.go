@@ -1,6 +1,8 @@
 package sqlgate_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +106,46 @@ func TestWriterCannotReset(t *testing.T) {
 	mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, absurd, mark)
+}
+
+// Default privileges, which some frameworks set for the role of an application, give it no rights on the tables of
+// leased. Rights that an operator grants survive the next installation.
+func TestDefaultPrivilegesDoNotReachMarks(t *testing.T) {
+	server := postgres.Get(t)
+	schema := fmt.Sprintf("defaults_%d", made.Add(1))
+	app := schema + "_app"
+	execute(t, storage{sqlgate.Postgres, "pgx", server.DSN}, `CREATE SCHEMA `+schema, `CREATE ROLE `+app,
+		`GRANT USAGE ON SCHEMA `+schema+` TO `+app,
+		`ALTER DEFAULT PRIVILEGES IN SCHEMA `+schema+` GRANT ALL ON TABLES TO `+app,
+		`ALTER DEFAULT PRIVILEGES IN SCHEMA `+schema+` GRANT SELECT ON TABLES TO PUBLIC`,
+		`ALTER DEFAULT PRIVILEGES IN SCHEMA `+schema+` GRANT EXECUTE ON FUNCTIONS TO `+app)
+	s := storage{sqlgate.Postgres, "pgx", server.DSN + "&search_path=" + schema}
+	install := func() {
+		t.Helper()
+		require.NoError(t, s.gate(t, fencing.Rule{}).Install(t.Context()))
+		text, err := sqlgate.SignedDDL(sqlgate.Postgres)
+		require.NoError(t, err)
+		require.NoError(t, runBlock(t, s, text))
+	}
+	install()
+	refused := func(table, statement string) {
+		t.Helper()
+		err := runBlock(t, s, `SET ROLE `+app+`; `+statement)
+		require.ErrorContains(t, err, "permission denied for table "+table, statement)
+	}
+	const raise, reset = `SELECT leased_fence('orders', 52)`, `SELECT leased_reset('orders', 52, 51)`
+	refused("leased_marks", raise)
+	refused("leased_marks", `TRUNCATE leased_marks`)
+	refused("leased_resets", reset)
+	refused("leased_resets", `INSERT INTO leased_resets VALUES ('orders', 52, 51)`)
+	refused("leased_keys", `SELECT leased_trust_key('`+strings.Repeat("00", 32)+`')`)
+	refused("leased_keys", `DELETE FROM leased_keys`)
+	refused("leased_signed", `SELECT FROM leased_signed`)
+
+	execute(t, s, `GRANT SELECT, INSERT, UPDATE ON leased_marks TO `+app)
+	install()
+	require.NoError(t, runBlock(t, s, `SET ROLE `+app+`; `+raise))
+	refused("leased_resets", reset)
 }
 
 // createWriter lets the role shop_writer write to a table of PostgreSQL.

@@ -2,18 +2,35 @@
 -- PostgreSQL 13 or later. Running this file again changes nothing. Triggers check the
 -- values: PostgreSQL prepares a CHECK constraint again for every UPDATE, also that of a
 -- column that does not change.
-CREATE TABLE IF NOT EXISTS leased_marks (
-    resource text COLLATE "C" PRIMARY KEY,
-    mark     bigint NOT NULL
-) WITH (fillfactor = 70);
+--
+-- ALTER DEFAULT PRIVILEGES may give other roles rights on new tables, and a right to write
+-- leased_resets is a right to lower marks. So each new table belongs to its owner alone at
+-- first. Rights that were granted later are kept.
+DO $$
+DECLARE
+    old     oid[] := ARRAY(SELECT oid FROM pg_class WHERE relname IN ('leased_marks', 'leased_resets'));
+    granted record;
+BEGIN
+    CREATE TABLE IF NOT EXISTS leased_marks (
+        resource text COLLATE "C" PRIMARY KEY,
+        mark     bigint NOT NULL
+    ) WITH (fillfactor = 70);
 
--- The reset of a mark that leased_reset is executing. It is empty otherwise. Do not
--- grant rights on it to users who write data.
-CREATE TABLE IF NOT EXISTS leased_resets (
-    resource text COLLATE "C" PRIMARY KEY,
-    expected bigint NOT NULL,
-    mark     bigint NOT NULL
-);
+    -- The reset of a mark that leased_reset is executing. It is empty otherwise. Do not
+    -- grant rights on it to users who write data.
+    CREATE TABLE IF NOT EXISTS leased_resets (
+        resource text COLLATE "C" PRIMARY KEY,
+        expected bigint NOT NULL,
+        mark     bigint NOT NULL
+    );
+
+    FOR granted IN SELECT c.oid::regclass AS name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
+        FROM pg_class c, aclexplode(c.relacl) a
+        WHERE c.oid IN ('leased_marks'::regclass, 'leased_resets'::regclass) AND c.oid <> ALL (old) AND a.grantee <> c.relowner LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %s', granted.name, granted.grantee);
+    END LOOP;
+END
+$$;
 
 -- No statement can lower, rename or delete a mark, except leased_reset, and none can
 -- create a mark that is not a token, or a name that is not valid. The search path of
