@@ -16,6 +16,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -118,7 +119,7 @@ func fleetText(f *pb.GetFleetResponse) string {
 		f.Ceiling)
 	switch {
 	case f.Next != nil:
-		text += "; changing to " + strings.Join(f.Next.Addresses, " ")
+		text += "; changing to " + cmp.Or(strings.Join(f.Next.Addresses, " "), "no nodes")
 	case f.Ready && quorumVotes(f.Nodes):
 		text += "; ready"
 	default:
@@ -189,6 +190,36 @@ func setUpFleetSet(c *cobra.Command) {
 	}
 }
 
+func setUpFleetRemove(c *cobra.Command) {
+	r, noWait := &pb.SetFleetRequest{Fleet: &pb.RedisFleet{}, Force: true}, false
+	a, o := addAccess(c), addOutput(c)
+	force := c.Flags().Bool("force", false, "do not wait for migrations, because the nodes are gone for good")
+	c.Flags().BoolVar(&r.Now, "now", false, "do not wait until the leases of the nodes have expired")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the removal has started")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if _, err := someFleet(a.leaderFleet(c.Context())); err != nil {
+			return err
+		}
+		policies, err := fetch(c.Context(), a, api.ListPolicies, &pb.ListPoliciesRequest{})
+		if err != nil {
+			return readError(err)
+		}
+		if !*force && len(policies.Migrations) > 0 {
+			return fmt.Errorf("%w: the locks of %q are migrating; wait until `leased policy show` lists no migration, or use "+
+				"--force if the Redis nodes are gone for good", lease.ErrInvalid, policies.Migrations[0].Prefix)
+		}
+		got, err := fetch(c.Context(), a, api.SetFleet, r)
+		if err != nil {
+			return err
+		}
+		if noWait {
+			return o.say(c, got, nil, "the removal of the Redis nodes has started; see `leased redis status`")
+		}
+		_, err = a.followFleet(c, r.Fleet, got.Version)
+		return o.say(c, got, err, "removed the Redis nodes: the service has no efficiency mode now")
+	}
+}
+
 // fillFleet fills the fields that were not given from the current fleet.
 func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
 	current, err := a.leaderFleet(ctx)
@@ -196,7 +227,7 @@ func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
 		return err
 	}
 	old := current.GetFleet()
-	if current.GetNext() != nil {
+	if len(current.GetNext().GetAddresses()) > 0 {
 		old = current.Next
 	}
 	f.Namespace = cmp.Or(f.Namespace, old.GetNamespace(), redlockadapter.DefaultNamespace)
@@ -216,7 +247,7 @@ func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint
 			return step{text: "waiting for this member to apply the change"}, false, nil
 		case got.Next == nil && !sameNodes(got.Fleet, want):
 			return step{}, false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
-		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):
+		case got.Next == nil && (len(want.Addresses) == 0 || got.Ready && quorumVotes(got.Nodes)):
 			voting = votes(got.Nodes)
 			return step{}, true, nil
 		}

@@ -68,6 +68,7 @@ var commands = map[string]command{
 	"redis status":       {setUpRedisStatus, nil},
 	"redis fleet show":   {setUpRedisStatus, nil},
 	"redis fleet set":    {setUpFleetSet, nil},
+	"redis fleet remove": {setUpFleetRemove, nil},
 	"redis init":         {setUpRedisInit, nil},
 	"postgres ddl":       {setUpPostgresDDL, nil},
 	"postgres import":    {setUpPostgresImport, lockNames},

@@ -229,6 +229,34 @@ func TestFleetSet(t *testing.T) {
 	require.Greater(t, take(t, api, "report/1"), second)
 }
 
+// `redis fleet remove` ends efficiency mode when no lock needs it, or when the nodes are gone for good.
+func TestFleetRemove(t *testing.T) {
+	t.Parallel()
+	nodes, flags := startRedis(t, 1, "10m")
+	_, api := single(t, flags...)
+	env := endpoint(api)
+	awaitVotes(t, env, 1)
+	remove := []string{leased, "redis", "fleet", "remove"}
+	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	first := take(t, api, "report/1")
+	require.Contains(t, exits(t, 2, env, remove...), `the locks of "report/" need Redis nodes; set a policy with mode`)
+	nodes[0].Kill()
+	migration := start(t, env, leased, "policy", "set", "report/*", "--mode=correctness")
+	migration.says("report/* is migrating from efficiency to correctness")
+	require.Contains(t, exits(t, 2, env, remove...), `the locks of "report/" are migrating; wait until`)
+	removal := start(t, env, append(remove, "--force")...)
+	removal.says("changing to no nodes; waiting for: leases of the old fleet to end")
+	removal.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), removal.code(), &removal.output)
+	require.Contains(t, must(t, env, append(remove, "--force", "--now")...), "removed the Redis nodes")
+	require.Zero(t, migration.code(), &migration.output)
+	got, err := post(t, api, "Acquire", `{"resource":"report/1"}`)
+	require.NoError(t, err, "%+v", got)
+	require.Equal(t, "correctness", got.Mode)
+	require.Greater(t, got.Token, first)
+	require.Contains(t, exits(t, 1, env, remove...), "the service has no Redis nodes")
+}
+
 // `redis init --redis` initializes nodes without a service, and rejects those of a
 // service.
 func TestStandaloneInit(t *testing.T) {

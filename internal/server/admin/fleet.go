@@ -20,6 +20,9 @@ func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetF
 	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version,
 		Floor:   uint64(state.Floor),
 		Ceiling: uint64(state.Ceiling), Ready: s.Router.Node.Topology().Ready, Next: wire.FromFleet(state.Next)}
+	if state.NextVersion != 0 && state.Next.IsZero() { // the fleet is being removed
+		response.Next = &pb.RedisFleet{}
+	}
 	backend, err := s.Router.Redis.Backend()
 	switch {
 	case err == nil:
