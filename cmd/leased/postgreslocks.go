@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,7 +41,7 @@ type postgresLocks struct {
 	backend *postgres.Backend
 }
 
-// Acquire takes locks, in a new session.
+// Acquire takes locks, in a new session. The calls of an attempt have one session id, so that the database knows them.
 func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...grpc.CallOption) (*pb.AcquireResponse,
 	error) {
 	names := r.Resources
@@ -62,7 +63,12 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 		return nil, err
 	}
 	ttl = cmp.Or(ttl, engine.DefaultTTL)
-	session, err := l.backend.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+	id := engine.NewSessionID()
+	if r.Attempt != "" {
+		hash := sha256.Sum256([]byte(r.Attempt))
+		id = engine.SessionID(hash[:len(id)])
+	}
+	session, err := l.backend.Open(ctx, engine.SessionConfig{ID: id, TTL: ttl})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +83,11 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 	if err == nil && request.Wait { // the caller counts the TTL from the answer
 		err = session.Update(ctx, held)
 	}
+	if r.Attempt != "" && temporary(err) && limited.Err() == nil {
+		return nil, err // the caller repeats the attempt
+	}
 	if err != nil {
+		held.Name = "" // a copy of the call may still arrive
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 		defer cancel()
 		_ = session.Release(cleanup, held) // otherwise it expires
