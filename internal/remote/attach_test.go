@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -204,7 +205,7 @@ func TestShortRenewalKeepsItsConnection(t *testing.T) {
 				switch {
 				case op.GetAttach() != nil:
 					m.mu.Unlock()
-					time.Sleep(400 * time.Millisecond)
+					time.Sleep(900 * time.Millisecond)
 					m.mu.Lock()
 				case op.GetRenew() != nil && broken:
 					broken = false
@@ -224,10 +225,138 @@ func TestShortRenewalKeepsItsConnection(t *testing.T) {
 		}
 		require.Error(t, renew(time.Minute))
 		h.stop()
-		time.AfterFunc(700*time.Millisecond, h.resume)
-		require.Error(t, renew(time.Second))
+		time.AfterFunc(1300*time.Millisecond, h.resume)
+		require.Error(t, renew(2*time.Second))
 		streams := m.opened()
 		require.NoError(t, renew(time.Minute))
 		require.Equal(t, streams, m.opened())
+	})
+}
+
+// answersAfter makes the member answer each operation with success after a delay.
+func (m *member) answersAfter(delay func(op *pb.Operation) time.Duration) {
+	m.set(func() {
+		m.answer = func(op *pb.Operation) *pb.Answer {
+			m.mu.Unlock() // other streams are served meanwhile
+			time.Sleep(delay(op))
+			m.mu.Lock()
+			return &pb.Answer{}
+		}
+	})
+}
+
+// renewals returns renewals of one session in each mode, with a limit.
+func renewals(t *testing.T, b *remote.Backend) map[string]func(limit time.Duration) error {
+	t.Helper()
+	s, err := b.Open(limited(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute,
+		Clock: engine.SystemClock()})
+	require.NoError(t, err)
+	held := []engine.Held{{Session: engine.NewSessionID(), Nonce: 1, Token: 1}}
+	return map[string]func(limit time.Duration) error{
+		"correctness": func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := s.Renew(ctx)
+			return err
+		},
+		"efficiency": func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			err := b.Efficiency().Renew(ctx, held)[0]
+			if !errors.Is(err, context.DeadlineExceeded) {
+				return nil // the member answers, although it confirms no lease
+			}
+			return err
+		},
+	}
+}
+
+// The deadline of a renewal may be a caller's. If it is shorter than a round trip, it says nothing about the member, and
+// the connection stays open for all sessions that share it.
+func TestBriefRenewalKeepsTheConnection(t *testing.T) {
+	for _, limit := range []time.Duration{-time.Second, 0, 10 * time.Millisecond, 490 * time.Millisecond} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := newNetwork()
+				m, _ := network.start(t, "member:7420")
+				m.answersAfter(func(op *pb.Operation) time.Duration {
+					if op.GetRenew() == nil {
+						return 0
+					}
+					return max(50*time.Millisecond, limit+time.Millisecond)
+				})
+				for mode, renew := range renewals(t, backend(t, network.config(), m)) {
+					require.NoError(t, renew(time.Minute), mode)
+					streams := m.opened()
+					for range 20 {
+						require.ErrorIs(t, renew(limit), context.DeadlineExceeded, mode)
+						time.Sleep(time.Second)
+					}
+					require.NoError(t, renew(time.Minute), mode)
+					require.Equal(t, streams, m.opened(), mode)
+				}
+			})
+		})
+	}
+}
+
+// So it is if the answers, one after the other, are all too late for their renewals.
+func TestBriefRenewalsKeepAMemberThatAnswersLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answersAfter(func(*pb.Operation) time.Duration { return 40 * time.Millisecond })
+		for mode, renew := range renewals(t, backend(t, network.config(), m)) {
+			require.NoError(t, renew(time.Minute), mode)
+			streams := m.opened()
+			for range 100 {
+				require.ErrorIs(t, renew(33*time.Millisecond), context.DeadlineExceeded, mode)
+				time.Sleep(17 * time.Millisecond)
+			}
+			require.Equal(t, streams, m.opened(), mode)
+		}
+	})
+}
+
+// Many renewals without an answer show that the member is stuck, also if each of them is brief.
+func TestBriefRenewalsLeaveAMemberThatAnswersNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answersAfter(func(*pb.Operation) time.Duration { return 0 })
+		for mode, renew := range renewals(t, backend(t, network.config(), m)) {
+			require.NoError(t, renew(time.Minute), mode)
+			streams := m.opened()
+			m.set(func() { m.answer = nil })
+			for range 9 {
+				require.ErrorIs(t, renew(100*time.Millisecond), context.DeadlineExceeded, mode)
+			}
+			require.Equal(t, streams+1, m.opened(), mode)
+			m.answersAfter(func(*pb.Operation) time.Duration { return 0 })
+			require.NoError(t, renew(time.Minute), mode)
+		}
+	})
+}
+
+// A brief renewal that waits while another call attaches the session leaves the connection to that call.
+func TestBriefRenewalKeepsTheConnectionDuringAnAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answersAfter(func(*pb.Operation) time.Duration { return 0 })
+		renew := renewals(t, backend(t, network.config(), m))["correctness"]
+		m.set(func() { m.answer = breaks })
+		require.Error(t, renew(time.Minute))
+		m.answersAfter(func(op *pb.Operation) time.Duration {
+			if op.GetAttach() == nil {
+				return 0
+			}
+			return time.Second
+		})
+		attaching := make(chan error, 1)
+		go func() { attaching <- renew(time.Minute) }()
+		time.Sleep(100 * time.Millisecond)
+		require.ErrorIs(t, renew(10*time.Millisecond), context.DeadlineExceeded)
+		require.NoError(t, <-attaching)
 	})
 }

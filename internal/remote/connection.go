@@ -37,6 +37,9 @@ type connection struct {
 	pending  map[uint64]*pending
 	queued   map[attemptKey]*pending       // acquires whose callers want to know that they are queued
 	sessions map[engine.SessionID]*session // the sessions that are attached here
+	// unanswered is when the oldest urgent operation was sent whose caller has left since the last answer of the
+	// member. It is zero if there is none.
+	unanswered engine.Instant
 
 	received atomic.Uint64 // messages
 }
@@ -170,6 +173,9 @@ func (c *connection) receive() {
 		}
 		answered = answered[:0]
 		c.mu.Lock()
+		if len(response.Answers) > 0 { // also to callers that have left
+			c.unanswered = engine.Instant{}
+		}
 		for i := range response.Answers {
 			p := c.pending[response.Answers[i].ID]
 			if p != nil {
@@ -228,10 +234,10 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 	case o = <-p.outcome:
 	case <-ctx.Done():
 		if c.forget(id, p) {
-			unused.put(p)
-			if op.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				c.connector.abandon(c, "", ErrSilent)
+			if op.urgent {
+				c.leaveIfStuck(ctx, p.sent)
 			}
+			unused.put(p)
 			return wire.Answer{}, fmt.Errorf("%w: %w", engine.ErrUncertain, engine.Cause(ctx))
 		}
 		o = <-p.outcome // it is being delivered
@@ -245,9 +251,9 @@ func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error)
 
 // add queues an operation. It reports whether the caller has to send it.
 func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
-	now := c.connector.settings.clock.Now()
-	if p.quiet = op.quiet; op.limit > 0 {
-		p.limit, p.deadline = op.limit, now.Add(op.limit)
+	p.sent, p.quiet, p.urgent = c.connector.settings.clock.Now(), op.quiet, op.urgent
+	if op.limit > 0 {
+		p.limit, p.deadline = op.limit, p.sent.Add(op.limit)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -313,10 +319,32 @@ func (c *connection) forget(id uint64, p *pending) bool {
 		return false
 	}
 	c.drop(id, p)
+	if p.urgent && c.unanswered.IsZero() {
+		c.unanswered = p.sent
+	}
 	if c.draining && p.waits { // the caller's release goes to another member, which cannot withdraw what waits here
 		go c.close(errLeft)
 	}
 	return true
+}
+
+// leaveIfStuck abandons the connection if the member seems to be stuck: an urgent operation that began then had no
+// answer before the deadline of ctx. The deadline may be a caller's, and shorter than a round trip, so a member has at
+// least a heartbeat interval. Renewals that are all shorter than that have it together.
+func (c *connection) leaveIfStuck(ctx context.Context, began engine.Instant) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	now := c.connector.settings.clock.Now()
+	c.mu.Lock()
+	waited := now.Since(began)
+	if !c.unanswered.IsZero() {
+		waited = max(waited, now.Since(c.unanswered))
+	}
+	c.mu.Unlock()
+	if waited >= clientcore.HeartbeatInterval {
+		c.connector.abandon(c, "", ErrSilent)
+	}
 }
 
 // drop removes an operation. The caller holds mu.

@@ -23,7 +23,7 @@ type operation struct {
 
 	queued func()        // of an acquire; nil if the caller does not want to know
 	limit  time.Duration // if it is not answered within limit the connection is closed; 0 means no limit
-	urgent bool          // if it is not answered before the deadline of its context the connection is closed
+	urgent bool          // if it is not answered before the deadline of its context the member may be stuck
 	quiet  bool          // the answer may be so large that it delays heartbeats
 }
 
@@ -88,6 +88,8 @@ type pending struct {
 	late     bool           // the deadline has passed
 	waits    bool           // an acquire that waits for its lock
 	quiet    bool           // of the operation
+	urgent   bool           // of the operation
+	sent     engine.Instant // before it was sent
 }
 
 // outcome is an answer, or the error of a connection that ended without one.

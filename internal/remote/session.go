@@ -118,19 +118,20 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long. An attach that begins before urgent must be answered before the deadline of ctx, or the connection is closed.
+// long. If an attach that begins before urgent is not answered before the deadline of ctx, the member may be stuck.
 func (s *session) attach(ctx context.Context, c *connection, urgent engine.Instant) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
 	}
 	sent := s.config.Clock.Now()
 	isUrgent := !urgent.IsZero() && sent.Until(urgent) > 0
+	began := s.backend.settings.clock.Now()
 	select {
 	case s.attaching <- struct{}{}:
 		defer func() { <-s.attaching }()
 	case <-ctx.Done():
-		if isUrgent && errors.Is(ctx.Err(), context.DeadlineExceeded) { // others attach, and get no answer either
-			s.backend.abandon(c, "", ErrSilent)
+		if isUrgent { // others attach, and get no answer either
+			c.leaveIfStuck(ctx, began)
 		}
 		return engine.Cause(ctx)
 	}
@@ -246,8 +247,8 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	return g, nil
 }
 
-// Renew extends the session. If it is not answered in time the connection is closed,
-// because the member may be stuck.
+// Renew extends the session. If it is not answered in time, and the member has had enough of it for an answer, the
+// connection is closed, because the member may be stuck.
 func (s *session) Renew(ctx context.Context, _ ...engine.Held) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	op := s.backend.operation(ctx, s.config.ID)

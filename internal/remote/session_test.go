@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -298,21 +299,22 @@ func TestNotices(t *testing.T) {
 // TestSilentMemberIsAbandoned checks that a member which does not answer a keep-alive
 // in time is not used for the next call.
 func TestSilentMemberIsAbandoned(t *testing.T) {
-	m := startMember(t)
-	m.answer = leader(1)
-	s, _, _ := openSession(t, backend(t, remote.Config{}, m))
-	m.set(func() { m.answer = nil })
-	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
-	defer cancel()
-	_, err := s.Renew(ctx)
-	require.ErrorIs(t, err, engine.ErrUncertain)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	m.set(func() { m.answer = leader(1) })
-	_, err = s.Renew(bounded(t))
-	require.NoError(t, err)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	require.Equal(t, 2, m.streams, "on a new connection")
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answer = leader(1)
+		s, _, _ := openSession(t, backend(t, network.config(), m))
+		m.set(func() { m.answer = nil })
+		ctx, cancel := context.WithTimeout(bounded(t), time.Second)
+		defer cancel()
+		_, err := s.Renew(ctx)
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		m.set(func() { m.answer = leader(1) })
+		_, err = s.Renew(bounded(t))
+		require.NoError(t, err)
+		require.Equal(t, 2, m.opened(), "on a new connection")
+	})
 }
 
 func TestUnauthenticatedCaller(t *testing.T) {
