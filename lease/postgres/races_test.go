@@ -158,22 +158,43 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	require.Zero(t, renew())
 }
 
+// raising returns a transaction that raises the tokens after a failover. Other grants wait for it.
+func raising(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	moved(t, pool, "server = 'another'")
+	do(t, pool, "INSERT INTO leased_raising SELECT leased_raised_for(system_identifier::text, leased_place()) "+
+		"FROM pg_control_system()")
+	return transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_raising FOR UPDATE")
+}
+
 // The first grant after a failover may wait for another one that raises the tokens.
 func TestLeaseBeginsAfterTheTokensAreRaised(t *testing.T) {
 	t.Parallel()
 	pool := database(t, shared.Get(t).DSN)
 	require.Positive(t, grant(t, pool, "another lock"))
-	moved(t, pool, "server = 'another'")
-	do(t, pool, "INSERT INTO leased_raising SELECT leased_raised_for(system_identifier::text, leased_place()) "+
-		"FROM pg_control_system()")
-	raising := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_raising FOR UPDATE")
+	raise := raising(t, pool)
 	acquire := meanwhile[time.Duration](t, pool, "SELECT remaining FROM leased_acquire(ARRAY['a'], 'h', '1 s', "+
 		"'an attempt for lock a')")
 	pass(t, pool, "1.5 s")
 	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
-	require.NoError(t, raising.Rollback(testserver.Context(t)))
+	require.NoError(t, raise.Rollback(testserver.Context(t)))
 	require.Positive(t, acquire())
 	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks WHERE resource = 'a'").Before(end))
+}
+
+// A release that hands the lock over may wait for that grant, too.
+func TestHandedOverLeaseBeginsAfterTheTokensAreRaised(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	do(t, pool, acquireA, queueA)
+	raise := raising(t, pool)
+	release := meanwhile[bool](t, pool, releaseA)
+	end := value[time.Time](t, pool, "SELECT clock_timestamp()")
+	require.NoError(t, raise.Rollback(testserver.Context(t)))
+	require.True(t, release())
+	const lease = "FROM leased_locks WHERE resource = 'a' AND holder = 'w'"
+	require.False(t, value[time.Time](t, pool, "SELECT granted "+lease).Before(end))
+	require.Equal(t, time.Minute, value[time.Duration](t, pool, "SELECT expires - granted "+lease))
 }
 
 // A call that waited for a transaction sees the waiters that this transaction has queued.

@@ -209,8 +209,10 @@ BEGIN
         RETURN;
     END IF;
     IF cardinality(w.resources) = 1 THEN
-        UPDATE leased_locks SET token = leased_next_token(), attempt = w.attempt, owner = w.owner, holder = w.holder, metadata = w.metadata,
-            resources = NULL, ttl = w.ttl, granted = now, expires = now + w.ttl WHERE resource = name RETURNING leased_locks.token INTO token;
+        token := leased_next_token();
+        now := clock_timestamp(); -- as in leased_queue
+        UPDATE leased_locks SET token = leased_wake.token, attempt = w.attempt, owner = w.owner, holder = w.holder, metadata = w.metadata,
+            resources = NULL, ttl = w.ttl, granted = now, expires = now + w.ttl WHERE resource = name;
         DELETE FROM leased_waiters WHERE resource = name AND ticket <= w.ticket;
     END IF;
     IF token IS NOT NULL AND w.channel = here AND w.owner = session_user THEN
