@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Calls for one lock have their turns side by side, so that none waits behind others forever. While another
@@ -73,6 +76,45 @@ func TestCallsForOneLock(t *testing.T) {
 		require.ErrorIs(t, a.do(ended, "c", func() error { return nil }), reason)
 		time.Sleep(time.Minute)
 		requireIdle(t, a)
+	})
+}
+
+// A call that does not wait for its lock gives up, also before its first turn. It says that a transaction keeps the
+// lock only if it has found the lock busy itself.
+func TestTryBlamesOnlyABusyLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &batches{verb: "acquire", alone: &alone{room: 1, locks: map[string]*ownCalls{}}}
+		b.send = func(_ context.Context, calls []*call) (map[string]answer, error) {
+			if calls[0].name == "slow" {
+				time.Sleep(time.Minute)
+				return nil, nil
+			}
+			time.Sleep(500 * time.Millisecond)
+			return nil, &pgconn.PgError{Code: "55P03"}
+		}
+		var slow sync.WaitGroup
+		defer slow.Wait()
+		for _, test := range []struct {
+			what   string
+			behind time.Duration // when a slow call takes the next turn
+			why    error
+		}{
+			{"it waits for its first turn", 0, errCrowded},
+			{"it waits for its second turn", 100 * time.Millisecond, errBusy},
+			{"it has a turn when its time is over", time.Minute, errBusy},
+		} {
+			slow.Go(func() {
+				time.Sleep(test.behind)
+				b.doAlone(&call{ctx: t.Context(), name: "slow"})
+			})
+			synctest.Wait()
+			began := time.Now()
+			err := b.doAlone(&call{ctx: t.Context(), name: "a\nb", try: true}).err
+			require.ErrorIs(t, err, engine.ErrUnavailable, test.what)
+			require.ErrorContains(t, err, test.why.Error(), test.what)
+			require.LessOrEqual(t, time.Since(began), tryTime+time.Second, test.what)
+			slow.Wait()
+		}
 	})
 }
 

@@ -172,7 +172,8 @@ func failure(ctx context.Context, call string, resource fencing.Resource, err er
 		kind = refusalKind(refused)
 	}
 	// Nothing was sent, or it was undone.
-	if errors.Is(kind, engine.ErrUncertain) && (errors.As(err, &noConnect) || pgconn.SafeToRetry(err) || busy(err)) {
+	if errors.Is(kind, engine.ErrUncertain) && (errors.As(err, &noConnect) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, errBusy) || errors.Is(err, errCrowded)) {
 		kind = engine.ErrUnavailable
 	}
 	return fmt.Errorf("%s %q: %w: %s", call, string(resource), kind, err.Error())

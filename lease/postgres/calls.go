@@ -183,14 +183,15 @@ func (b *batches) run(ctx context.Context, calls []*call) {
 }
 
 // doAlone makes a call in its own transaction, again and again while another transaction keeps the lock. One that
-// does not wait for its lock gives up after tryTime.
+// does not wait for its lock gives up after tryTime, perhaps before its first turn.
 func (b *batches) doAlone(c *call) answer {
 	turns := c.ctx
 	if c.try {
 		var end context.CancelFunc
-		turns, end = context.WithTimeoutCause(c.ctx, tryTime, errBusy)
+		turns, end = context.WithTimeoutCause(c.ctx, tryTime, errCrowded)
 		defer end()
 	}
+	kept := false
 	for {
 		var answers map[string]answer
 		err := b.alone.do(turns, c.name, func() (err error) {
@@ -200,10 +201,12 @@ func (b *batches) doAlone(c *call) answer {
 		switch {
 		case err == nil:
 			return answers[c.attempt]
-		case !busy(err):
-			return b.failed(c, err)
-		case turns.Err() != nil:
+		case busy(err):
+			kept = true
+		case kept && errors.Is(err, errCrowded):
 			return b.failed(c, errBusy)
+		default:
+			return b.failed(c, err)
 		}
 	}
 }
@@ -271,13 +274,17 @@ const (
 		", $2, $3, $4::text::jsonb) r"
 )
 
-// errBusy ends a call that does not wait for its lock. The call had no effect.
-var errBusy = errors.New("an open transaction keeps the lock")
+// A call that does not wait for its lock ends with errBusy if it has found the lock busy, and with errCrowded if it has
+// had no turn. It had no effect.
+var (
+	errBusy    = errors.New("an open transaction keeps the lock")
+	errCrowded = errors.New("too many calls wait, perhaps for locks that open transactions keep; try again")
+)
 
 // busy reports whether another transaction keeps a lock.
 func busy(err error) bool {
 	var e *pgconn.PgError
-	return errors.Is(err, errBusy) || errors.As(err, &e) && e.Code == "55P03"
+	return errors.As(err, &e) && e.Code == "55P03"
 }
 
 // refused reports whether the database has rolled back a transaction because of one of its calls, or a lock.
