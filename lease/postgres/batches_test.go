@@ -326,15 +326,22 @@ func TestStatementTimeoutEndsNoOtherLeases(t *testing.T) {
 	hurried, err := pgxpool.NewWithConfig(ctx, config)
 	require.NoError(t, err)
 	t.Cleanup(hurried.Close)
-	s := open(t, backend(t, hurried), nil)
+	holder := open(t, backend(t, pool), nil)
 	var held []engine.Held
 	for i, name := range []fencing.Resource{"busy", "mine"} {
 		h := heldBy(request(engine.Nonce(i+1), name))
-		g, err := s.Acquire(ctx, request(h.Nonce, name))
+		g, err := holder.Acquire(ctx, request(h.Nonce, name))
 		require.NoError(t, err)
 		h.Name = g.Name
 		held = append(held, h)
 	}
+	var b *postgres.Backend
+	testserver.Eventually(t, "the database answers in time", func() bool {
+		b, err = postgres.New(ctx, hurried, nil)
+		return err == nil
+	})
+	t.Cleanup(b.Close)
+	s := open(t, b, nil)
 	row := transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource = 'busy' FOR UPDATE")
 	var extended []engine.Nonce
 	for range 10 { // the machine may be slow

@@ -109,8 +109,9 @@ func TestBusyLockDelaysNoSets(t *testing.T) {
 		}
 		pass(t, pool, "2 s") // their common transactions have given up
 		last := fencing.Resource(strings.ReplaceAll(cmp.Or(others, "NN"), "NN", "59"))
-		set := engine.Request{Nonce: 1, Resources: engine.SortedSet([]fencing.Resource{"a", last})}
-		limited, end := context.WithTimeout(ctx, 5*time.Second)
+		set := engine.Request{Nonce: 1, Resources: engine.SortedSet([]fencing.Resource{"a", last}), Wait: true}
+		// The turns of the others take 30 s. A call that does not wait would give up after tryTime.
+		limited, end := context.WithTimeout(ctx, 15*time.Second)
 		defer end()
 		_, err = s.Acquire(limited, set)
 		require.NoError(t, err)

@@ -120,6 +120,7 @@ func TestPgBouncerLosesTheServer(t *testing.T) {
 		err := testserver.Receive(t, failed)
 		require.ErrorIs(t, err, engine.ErrUncertain)
 		require.NotErrorIs(t, err, engine.ErrUnavailable)
+		testserver.Eventually(t, "the server ends all connections", func() bool { return direct.Ping(ctx) != nil })
 	}
 }
 

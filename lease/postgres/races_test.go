@@ -149,7 +149,7 @@ func TestLeasesBeginAfterTheWait(t *testing.T) {
 	require.False(t, value[time.Time](t, pool, "SELECT granted FROM leased_locks WHERE resource = 'a'").Before(end))
 
 	// The lease and its renewal end before the wait does.
-	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '2 s' WHERE resource = 'a'")
+	do(t, pool, "UPDATE leased_locks SET expires = clock_timestamp() + interval '6 s' WHERE resource = 'a'")
 	blocker = transaction(t, pool, pgx.ReadCommitted, lockRow)
 	renew := meanwhile[int](t, pool, "SELECT count(*) FROM leased_renew(ARRAY['a'], ARRAY['an attempt for lock a'], "+
 		"'1 s')")
@@ -286,7 +286,7 @@ func TestOlderSnapshotsLeaveNoPlace(t *testing.T) {
 		for _, granted := range []bool{false, true} {
 			pool, left := database(t, shared.Get(t).DSN), "1 min"
 			if granted {
-				left = "3 s"
+				left = "8 s"
 			}
 			do(t, pool, acquireA, queueSet, "UPDATE leased_waiters SET expires = clock_timestamp()",
 				"UPDATE leased_locks SET expires = clock_timestamp() + interval '"+left+"' WHERE resource = 'a'")
