@@ -57,9 +57,9 @@ func (c *cases) hit(when bool, name string) {
 	}
 }
 
-// enough is the number of commands that reach every case. Shorter runs only print the
-// counts.
-const enough = 50_000
+// enough is the number of commands from which on every case must be reached. Shorter runs, such as those with the race
+// detector, only print the counts.
+const enough = 80_000
 
 // missing returns the cases that were not reached, if there were enough commands.
 func (c *cases) missing() (names []string) {

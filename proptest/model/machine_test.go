@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // report no violation.
 func TestMachineAgreesWithModel(t *testing.T) {
 	all := newCases()
-	for range 4 { // until all cases were reached, which usually takes one round
+	for range 12 { // until all cases were reached, which usually takes one round
 		for _, profile := range profiles {
 			t.Run(profile.name, func(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) {

@@ -116,7 +116,8 @@ func (n *nemesis) postgres(ctx context.Context) {
 			}
 			server.Kill()
 			n.report(locksName, "server killed")
-			if err := server.Start(); err != nil {
+			// The memory of the killed server stays in use until its last process has ended.
+			if err := retry(context.WithoutCancel(ctx), startLimit, server.Start); err != nil {
 				n.fail(fmt.Errorf("restart %s: %w", locksName, err))
 			}
 		}

@@ -95,9 +95,11 @@ func (n *nemesis) leaderless(ctx context.Context) {
 	if !until(ctx, startLimit, func() bool { return n.grants.since(0) }) {
 		return
 	}
-	killed := n.world.leader(ctx)
-	if killed == nil {
-		n.fail(fmt.Errorf("no leader was found"))
+	var killed *member
+	if !until(ctx, startLimit, func() bool { killed = n.world.leader(ctx); return killed != nil }) { // after an election
+		if ctx.Err() == nil {
+			n.fail(fmt.Errorf("no leader was found within %v", startLimit))
+		}
 		return
 	}
 	stopped := n.world.members[(killed.number+1)%len(n.world.members)]

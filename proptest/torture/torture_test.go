@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -159,7 +160,8 @@ func TestNoUpdateIsLostWithAGate(t *testing.T) {
 // member. `leased-torture --scenario leaderless --duration 1m` is a longer run.
 func TestEfficiencyModeNeedsNoLeader(t *testing.T) {
 	t.Parallel()
-	r, err := Run(t.Context(), Config{Scenario: Leaderless, Duration: 10 * time.Second, Seed: 1, Workers: 6,
+	const duration = 20 * time.Second // longer than gapLimit: a route may need that long for its first grant
+	r, err := Run(t.Context(), Config{Scenario: Leaderless, Duration: duration, Seed: 1, Workers: 6,
 		Dir:    t.TempDir(),
 		Leased: program(t), Worker: []string{os.Args[0], "worker"}})
 	require.NoError(t, err)
@@ -183,21 +185,26 @@ func TestLocksInPostgres(t *testing.T) {
 	require.Positive(t, r.Modes["PostgreSQL"].Grants)
 }
 
-// Workers in Python and TypeScript write beside workers in Go, and all are paused and killed.
+// Workers in Python and TypeScript write beside workers in Go, and all are paused and killed. On a busy machine
+// those of a language may be killed each time before their first write, so there are several runs then.
 // `leased-torture --worker ...` is a longer run.
 func TestWorkersInOtherLanguages(t *testing.T) {
 	t.Setenv("PYTHONPATH", "../../sdk/python/src")
 	require.NoError(t, testserver.BuildTypeScript("../../sdk/typescript"))
-	r, err := Run(t.Context(), Config{Duration: 15 * time.Second, Seed: 1, Workers: 6, Dir: t.TempDir(),
-		Leased: program(t), Worker: []string{os.Args[0], "worker"},
-		Others: [][]string{{"/usr/bin/python3", "../../sdk/python/tests/torture_worker.py"},
-			{"node", "../../sdk/typescript/test/torture-worker.js"}}})
-	require.NoError(t, err)
-	t.Log(r, r.Acknowledged)
-	require.Empty(t, r.Violations)
-	for i := range 3 { // Go, Python, TypeScript
-		require.Positive(t, r.Acknowledged[fmt.Sprint("worker ", i+1)]+r.Acknowledged[fmt.Sprint("worker ", i+4)])
+	writes := make([]int, 3) // of the workers in Go, Python and TypeScript
+	for seed := uint64(1); seed <= 5 && slices.Contains(writes, 0); seed++ {
+		r, err := Run(t.Context(), Config{Duration: 15 * time.Second, Seed: seed, Workers: 6, Dir: t.TempDir(),
+			Leased: program(t), Worker: []string{os.Args[0], "worker"},
+			Others: [][]string{{"/usr/bin/python3", "../../sdk/python/tests/torture_worker.py"},
+				{"node", "../../sdk/typescript/test/torture-worker.js"}}})
+		require.NoError(t, err)
+		t.Log(r, r.Acknowledged)
+		require.Empty(t, r.Violations)
+		for i := range writes {
+			writes[i] += r.Acknowledged[fmt.Sprint("worker ", i+1)] + r.Acknowledged[fmt.Sprint("worker ", i+4)]
+		}
 	}
+	require.NotContains(t, writes, 0)
 }
 
 // The error of a run whose folder was removed says so.
