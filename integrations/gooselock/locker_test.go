@@ -78,7 +78,7 @@ func TestProviderLocking(t *testing.T) {
 func TestConcurrentLocking(t *testing.T) {
 	everywhere(t, []string{"direct"}, func(t *testing.T, p place) {
 		locktesting.TestConcurrentLocking(t, p.forTest(t, three).db, func(t *testing.T) lock.Locker {
-			return &databaseLocker{SessionLocker: p.forTest(t, three).locker}
+			return p.forTest(t, three).databaseLocker(t)
 		}, 2*time.Second)
 	})
 }
@@ -89,16 +89,26 @@ type databaseLocker struct {
 	conn *sql.Conn
 }
 
-func (l *databaseLocker) Lock(ctx context.Context, db *sql.DB) (err error) {
-	if l.conn, err = db.Conn(ctx); err != nil {
-		return err
-	}
+// databaseLocker returns a locker that has had the lock once: the time limit of the suite is for the lock, not for
+// connections and plans.
+func (m *migrator) databaseLocker(t *testing.T) *databaseLocker {
+	t.Helper()
+	ctx := testserver.Context(t)
+	conn, err := m.db.Conn(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	l := &databaseLocker{m.locker, conn}
+	require.NoError(t, l.Lock(ctx, m.db))
+	require.NoError(t, l.Unlock(ctx, m.db))
+	return l
+}
+
+func (l *databaseLocker) Lock(ctx context.Context, _ *sql.DB) error {
 	return l.SessionLock(ctx, l.conn)
 }
 
 // Unlock gets an ended context from the suite. Providers pass one that does not end.
 func (l *databaseLocker) Unlock(ctx context.Context, _ *sql.DB) error {
-	defer l.conn.Close()
 	return l.SessionUnlock(context.WithoutCancel(ctx), l.conn)
 }
 

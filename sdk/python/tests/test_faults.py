@@ -124,14 +124,14 @@ def test_closed_client_ends_its_waiters(service: Member, other: leased.Client) -
 
 
 def test_held_attempt_is_not_released(service: Member, other: leased.Client) -> None:
-    """A try_lock that fails costs one call."""
+    """A try_lock that fails costs one call, beside the renewals of the session."""
     calls: list[str] = []
     with other.lock("s/held"), leased.Client(service.url) as client:
         intercept(client, lambda method, body: calls.append(method))
         assert client.try_lock("s/held") is None
         assert client.try_lock("s/held") is None
         time.sleep(0.2)
-        assert calls == ["open-session", "acquire", "acquire"]
+        assert [call for call in calls if call != "renew"] == ["open-session", "acquire", "acquire"]
 
 
 def test_lost_event_reads_the_clock(client: leased.Client) -> None:
@@ -214,10 +214,10 @@ def test_unreachable_leader_is_avoided() -> None:
         with stub(200, b"{}", leader=address) as follower:
             endpoints = Endpoints([address, follower])
             transport = Transport(endpoints, None, None)
-            call = Call("renew", {"sessionId": "s"}, 0.3)
+            unheard, call = Call("renew", {"sessionId": "s"}, 0.3), Call("renew", {"sessionId": "s"}, 60.0)
             for _ in range(2):
                 with pytest.raises(leased.Uncertain):
-                    transport.call(call)
+                    transport.call(unheard)
                 for _ in range(3):
                     assert transport.call(call) == {}
                 now = Instant.now()
@@ -315,7 +315,8 @@ def test_limit_of_a_try(service: Member) -> None:
         with leased.Client(f"http://127.0.0.1:{silent.getsockname()[1]}", ttl=2.0) as nobody:
             with pytest.raises(leased.Unavailable):
                 nobody.try_lock("s/try")
-    with leased.Client(service.url, ttl=1.0) as client, pytest.raises(leased.LeaseLost):
+    slow = pytest.raises((leased.LeaseLost, leased.Unavailable, leased.Uncertain))  # an answer may be lost, too
+    with leased.Client(service.url, ttl=1.0) as client, slow:
         intercept(client, lambda method, body: time.sleep(1.1))  # slower than the TTL
         client.try_lock("s/try")
 
@@ -443,7 +444,7 @@ def test_unused_grant_is_not_used_again(service: Member, other: leased.Client) -
             return answer
 
         client._transport._exchange = exchange  # type: ignore[assignment]
-        free = threading.Timer(4.0, held.release)  # after the time for a renewal
+        free = threading.Timer(8.0, held.release)  # after the time for a renewal, which is a third of the TTL
         free.start()
         lease = client.lock("fast/unused").acquire()
         taken.set()
@@ -702,12 +703,13 @@ def test_break_whose_answer_is_lost(service: Member, other: leased.Client) -> No
             client.break_lease("s/broken", held.token)
 
 
-def test_uncertain_call_stays_uncertain() -> None:
+def test_uncertain_call_stays_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that says that nothing happened is about the last call only."""
-    steps = Core("test", 10.0, lambda grant: None, lambda: None).repeat(Call("break", {}), 0.01)
+    steps = Core("test", 10.0, lambda grant: None, lambda: None).repeat(Call("break", {}), 1.0)
     next(steps)
+    monkeypatch.setattr(Instant, "elapsed", lambda began: 0.5)
     assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
-    time.sleep(0.01)
+    monkeypatch.setattr(Instant, "elapsed", lambda began: 1.0)
     assert isinstance(steps.send({}), Call)
     with pytest.raises(leased.Uncertain):
         steps.throw(leased.Unavailable("no leader"))
