@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// database returns a pool whose search path is a new schema with the functions.
-func database(t *testing.T, dsn string) *pgxpool.Pool {
+// database returns a pool whose search path is a new schema with the functions, which are installed after some statements.
+func database(t *testing.T, dsn string, before ...string) *pgxpool.Pool {
 	t.Helper()
 	ctx := testserver.Context(t)
 	config, err := pgxpool.ParseConfig(dsn)
@@ -38,8 +38,7 @@ func database(t *testing.T, dsn string) *pgxpool.Pool {
 	t.Cleanup(pool.Close)
 	_, err = pool.Exec(ctx, "CREATE SCHEMA "+schema)
 	require.NoError(t, err)
-	_, err = pool.Exec(ctx, postgres.DDL())
-	require.NoError(t, err)
+	do(t, pool, append(before, postgres.DDL())...)
 	return pool
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/postgres"
 )
 
 // role creates a role that may acquire and nothing else, and returns a connection as it.
@@ -34,12 +35,17 @@ func role(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 
 const attemptOfAlice = "the attempt of alice"
 
-// A role that may acquire cannot change tokens, leases of others, or the functions.
+// A role that may acquire cannot change tokens, leases of others, or the functions, also if the database gives it rights on
+// everything that is new.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	pool := database(t, shared.Get(t).DSN)
+	app := "app_" + engine.NewSessionID().String()
+	defaults := "DO $$ BEGIN EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT ALL ON "
+	pool := database(t, shared.Get(t).DSN, "CREATE ROLE "+app, defaults+"TABLES TO "+app+"', current_schema()); END $$",
+		defaults+"SEQUENCES TO "+app+"', current_schema()); END $$", defaults+"FUNCTIONS TO "+app+"', current_schema()); END $$")
 	ctx := testserver.Context(t)
 	alice, mallory := role(t, pool), role(t, pool)
+	do(t, pool, "GRANT "+app+" TO "+mallory.Config().User)
 	var token int64
 	require.NoError(t, alice.QueryRow(ctx, "SELECT token FROM leased_acquire(ARRAY['a'], 'alice', '1 min', $1)",
 		attemptOfAlice).Scan(&token))
@@ -75,6 +81,8 @@ func TestRoles(t *testing.T) {
 
 	require.NoError(t, pool.QueryRow(ctx, "SELECT leased_break('a', $1)", token).Scan(&broken))
 	require.True(t, broken)
+	do(t, pool, postgres.DDL())
+	require.Positive(t, grant(t, alice, "a"), "another installation keeps the rights")
 }
 
 // Temporary tables and functions of the caller do not shadow those of leased.

@@ -12,6 +12,9 @@ BEGIN
             USING ERRCODE = '55000', HINT = 'Do not grant CREATE on this schema to users who take locks either.';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('leased_locks')); -- one installation at a time
+    -- What exists already: the last block revokes rights on the rest.
+    PERFORM set_config('leased.old', ARRAY(SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
+        UNION ALL SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace)::text, true);
 END
 $$;
 

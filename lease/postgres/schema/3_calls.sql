@@ -183,5 +183,13 @@ BEGIN
             EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp SET enable_seqscan = off', f.call, current_schema());
         END IF;
     END LOOP;
+    -- ALTER DEFAULT PRIVILEGES may have given others rights on what is new. Rights that were granted later are kept.
+    FOR f IN SELECT o.kind, o.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
+        FROM (SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, c.relowner AS owner, c.relacl AS acl, c.relnamespace AS place, c.relname AS bare FROM pg_class c
+            UNION ALL SELECT 'FUNCTION', p.oid::regprocedure::text, p.proowner, p.proacl, p.pronamespace, p.proname FROM pg_proc p) o, aclexplode(o.acl) a
+        WHERE o.place = quote_ident(current_schema())::regnamespace AND o.bare LIKE 'leased\_%' AND a.grantee <> o.owner
+            AND o.name <> ALL (current_setting('leased.old')::text[]) LOOP
+        EXECUTE format('REVOKE ALL ON %s %s FROM %s', f.kind, f.name, f.grantee);
+    END LOOP;
 END
 $$;
