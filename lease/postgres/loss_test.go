@@ -255,11 +255,19 @@ func TestUnansweredAttemptIsRemembered(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	for _, nonce := range []engine.Nonce{1, 2} {
 		request.Nonce = nonce
-		_, err = s.Acquire(ctx, request)
+		g, err := s.Acquire(ctx, request)
 		require.NoError(t, err)
-		require.NoError(t, s.Release(ctx, engine.Held{Nonce: nonce, Resources: request.Resources}))
+		require.NoError(t, s.Release(ctx, engine.Held{Name: g.Name, Nonce: nonce, Resources: request.Resources}))
 	}
 	request.Nonce = 1
+	_, err = s.Acquire(ctx, request)
+	require.ErrorIs(t, err, engine.ErrHeld)
+
+	// A lease without a name may have been left by a call of another process.
+	request.Nonce = 3
+	_, err = s.Acquire(ctx, request)
+	require.NoError(t, err)
+	require.NoError(t, s.Release(ctx, heldBy(request)))
 	_, err = s.Acquire(ctx, request)
 	require.ErrorIs(t, err, engine.ErrHeld)
 }

@@ -208,7 +208,8 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 
 // Release ends an attempt, also one that is queued, or whose acquire has not arrived yet.
 func (s *session) Release(ctx context.Context, held engine.Held) (err error) {
-	_, remember := s.unanswered.Load(held.Nonce)
+	_, unanswered := s.unanswered.Load(held.Nonce)
+	remember := unanswered || held.Name == "" // an earlier session may have called, too
 	release := &call{ctx: ctx, attempt: s.attempt(held.Nonce), remember: remember}
 	err = s.backend.releases.submit(release, held.Resources).err
 	if err == nil {
