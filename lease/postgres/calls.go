@@ -250,28 +250,29 @@ func nameOf(c *call) string    { return c.name }
 func attemptOf(c *call) string { return c.attempt }
 
 const (
-	// A call that waits for a row does not keep its connection for longer. The names depend on the bound, so that it is
-	// set before the call.
-	bounded    = "(SELECT set_config('lock_timeout', '500 ms', true) AS bound) b"
-	boundNames = "CASE WHEN b.bound IS NOT NULL THEN $1::text[] END"
+	// A statement that waits for rows does not keep its connection, and the rows that it has locked, for longer. Each call
+	// may wait for what its statement has left. The names depend on the bound, so that it is set before the call.
+	bounded = "CASE WHEN set_config('lock_timeout', greatest(1, 500 - extract(epoch FROM clock_timestamp() - " +
+		"statement_timestamp()) * 1000)::int || ' ms', true) <> '' THEN "
+	boundNames = bounded + "string_to_array(c.names, E'\n') END"
 
 	// A transaction that grants nothing does not wait for the disk: a crash can undo only a place in the queue, or
 	// a release, after which the lease expires. Tokens are on disk before a client gets them.
 	withoutDisk = "(SELECT set_config('synchronous_commit', CASE WHEN EXISTS (SELECT FROM a WHERE token IS NOT NULL) " +
 		"THEN current_setting('synchronous_commit') ELSE 'off' END, true) AS disk) d"
 
-	acquireLocks = "WITH a AS MATERIALIZED (SELECT c.attempt, a.* FROM " + bounded + ", unnest(" + boundNames +
-		", $2::text[], $3::interval[], $4::text[], $5::text[], $6::interval[]) c (names, holder, ttl, attempt, metadata, " +
-		"wait), leased_acquire(string_to_array(c.names, E'\n'), c.holder, c.ttl, c.attempt, c.metadata::jsonb, c.wait, " +
+	acquireLocks = "WITH a AS MATERIALIZED (SELECT c.attempt, a.* FROM unnest($1::text[], $2::text[], $3::interval[], " +
+		"$4::text[], $5::text[], $6::interval[]) c (names, holder, ttl, attempt, metadata, wait), " +
+		"leased_acquire(" + boundNames + ", c.holder, c.ttl, c.attempt, c.metadata::jsonb, c.wait, " +
 		"$7) a) SELECT attempt, token, remaining, held_by, disk FROM a, " + withoutDisk
 
-	releaseLocks = "WITH a AS MATERIALIZED (SELECT r.next_attempt AS attempt, r.next_token AS token FROM " + bounded +
-		", unnest(" + boundNames + ", $2::text[], $3::boolean[]) c (names, attempt, remember), " +
-		"leased_release(string_to_array(c.names, E'\n'), c.attempt, c.remember, $4) r) " +
+	releaseLocks = "WITH a AS MATERIALIZED (SELECT r.next_attempt AS attempt, r.next_token AS token FROM " +
+		"unnest($1::text[], $2::text[], $3::boolean[]) c (names, attempt, remember), " +
+		"leased_release(" + boundNames + ", c.attempt, c.remember, $4) r) " +
 		"SELECT attempt, token, disk FROM a, " + withoutDisk + " WHERE token IS NOT NULL OR disk IS NULL"
 
-	renewLocks = "SELECT r.attempt, r.locks FROM " + bounded + ", leased_renew(" + boundNames +
-		", $2, $3, $4::text::jsonb) r"
+	renewLocks = "SELECT r.attempt, r.locks FROM leased_renew(" + bounded + "$1::text[] END, $2, $3, " +
+		"$4::text::jsonb) r"
 )
 
 // A call that does not wait for its lock ends with errBusy if it has found the lock busy, and with errCrowded if it has

@@ -24,6 +24,24 @@ func ReleaseTogether(ctx context.Context, s engine.Session, held ...engine.Held)
 	return err
 }
 
+// Gather keeps the acquires of a backend waiting until n of them share a transaction, and then makes them.
+func Gather(b *Backend, n int) (complete func() bool) {
+	acquires := b.acquires
+	acquires.mu.Lock()
+	defer acquires.mu.Unlock()
+	acquires.running += batchesAtOnce
+	return func() bool {
+		acquires.mu.Lock()
+		defer acquires.mu.Unlock()
+		if len(acquires.waiting) < n {
+			return false
+		}
+		acquires.running -= batchesAtOnce
+		acquires.start()
+		return true
+	}
+}
+
 // SetAnswerLimit sets the time after which a query that was not answered gives up its connection.
 func SetAnswerLimit(b *Backend, limit time.Duration) { b.pool.answerLimit = limit }
 

@@ -150,7 +150,8 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 		return nil, nil
 	}
 	locks, err := s.extend(ctx, ttl, metadata, held...)
-	if refused(err) && len(held) > 1 { // a busy lock does not keep the other leases from their renewal
+	unanswered := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	if len(held) > 1 && (refused(err) || unanswered) { // busy locks do not keep the other leases from their renewal
 		return s.renewEach(ctx, ttl, metadata, held)
 	}
 	if err != nil {
