@@ -71,9 +71,10 @@ func (b *Backend) Open(_ context.Context, config engine.SessionConfig) (engine.S
 	return &session{backend: b, config: config}, nil
 }
 
-// partyColumns are the columns of leased_inspect that party reads.
-const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.holder, ''), " +
-	"i.metadata, i.since, coalesce(i.remaining, '0')"
+// partyColumns are the columns of leased_inspect that party reads. Times are numbers of nanoseconds: their text depends on
+// the settings IntervalStyle and DateStyle.
+const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.holder, ''), i.metadata, " +
+	"(extract(epoch FROM i.since) * 1e9)::bigint, coalesce((extract(epoch FROM i.remaining) * 1e9)::bigint, 0)"
 
 // Inspect returns the holder and the waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
@@ -106,8 +107,11 @@ func party(row pgx.CollectableRow, others ...any) (p engine.Party, err error) {
 	var (
 		attempt  string
 		metadata []byte
+		since    int64
 	)
-	err = row.Scan(append([]any{&p.Token, &attempt, &p.User, &p.Holder, &metadata, &p.Since, &p.TTL}, others...)...)
+	err = row.Scan(append([]any{&p.Token, &attempt, &p.User, &p.Holder, &metadata, &since, (*int64)(&p.TTL)},
+		others...)...)
+	p.Since = time.Unix(0, since)
 	p.Metadata = texts(metadata)
 	p.Session, p.Nonce = parseAttempt(attempt)
 	return p, err

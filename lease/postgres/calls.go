@@ -264,7 +264,7 @@ const (
 	acquireLocks = "WITH a AS MATERIALIZED (SELECT c.attempt, a.* FROM unnest($1::text[], $2::text[], $3::interval[], " +
 		"$4::text[], $5::text[], $6::interval[]) c (names, holder, ttl, attempt, metadata, wait), " +
 		"leased_acquire(" + boundNames + ", c.holder, c.ttl, c.attempt, c.metadata::jsonb, c.wait, " +
-		"$7) a) SELECT attempt, token, remaining, held_by, disk FROM a, " + withoutDisk
+		"$7) a) SELECT attempt, token, (extract(epoch FROM remaining) * 1e9)::bigint, held_by, disk FROM a, " + withoutDisk
 
 	releaseLocks = "WITH a AS MATERIALIZED (SELECT r.next_attempt AS attempt, r.next_token AS token FROM " +
 		"unnest($1::text[], $2::text[], $3::boolean[]) c (names, attempt, remember), " +
@@ -307,9 +307,13 @@ func (b *Backend) acquire(ctx context.Context, calls []*call) (map[string]answer
 		column(calls, func(c *call) time.Duration { return c.acquire.ttl }), column(calls, attemptOf),
 		column(calls, func(c *call) *string { return c.acquire.metadata }),
 		column(calls, func(c *call) *time.Duration { return c.acquire.wait }), channel)
-	var a answer
+	var (
+		a         answer
+		remaining *int64
+	)
 	answers := map[string]answer{}
-	_, err := pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &a.Remaining, &a.HeldBy, nil}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&a.Attempt, &a.Token, &remaining, &a.HeldBy, nil}, func() error {
+		a.Remaining = (*time.Duration)(remaining)
 		answers[a.Attempt] = a
 		return nil
 	})

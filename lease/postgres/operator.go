@@ -41,10 +41,11 @@ func (b *Backend) Renew(ctx context.Context, resource fencing.Resource, token fe
 	metadata map[string]string) (time.Duration, error) {
 	limited, cancel := b.pool.limit(ctx)
 	defer cancel()
-	err := b.pool.QueryRow(limited, "SELECT coalesce($3, i.ttl) FROM leased_inspect($1) i, "+
+	err := b.pool.QueryRow(limited, "SELECT (extract(epoch FROM coalesce($3, i.ttl)) * 1e9)::bigint FROM "+
+		"leased_inspect($1) i, "+
 		"leased_renew(i.resources, array_fill(i.attempt, ARRAY[cardinality(i.resources)]), $3, $4::text::jsonb) r "+
 		"WHERE i.token = $2 AND r.locks = cardinality(i.resources)", string(resource), int64(token),
-		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, object(metadata)).Scan(&ttl)
+		pgtype.Interval{Microseconds: ttl.Microseconds(), Valid: ttl > 0}, object(metadata)).Scan((*int64)(&ttl))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, notHeld("renew", resource, token)
 	}
