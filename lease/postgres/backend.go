@@ -186,6 +186,8 @@ func failure(ctx context.Context, call string, resource fencing.Resource, err er
 // refusalKind returns the sentinel for an error of the database.
 func refusalKind(err *pgconn.PgError) error {
 	switch {
+	case severity(err) == "PANIC": // whatever the code, the transaction may be committed
+		return engine.ErrUncertain
 	case err.Code == codeEnded:
 		return engine.ErrHeld
 	case err.Code == "LL002", strings.HasPrefix(err.Code, "22"), strings.HasPrefix(err.Code, "23"):
@@ -209,5 +211,7 @@ func refusalKind(err *pgconn.PgError) error {
 // own connection with class 08.
 func disconnects(err *pgconn.PgError) bool {
 	return strings.HasPrefix(err.Code, "57P") || strings.HasPrefix(err.Code, "08") ||
-		slices.Contains([]string{"FATAL", "PANIC"}, cmp.Or(err.SeverityUnlocalized, err.Severity))
+		slices.Contains([]string{"FATAL", "PANIC"}, severity(err))
 }
+
+func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
