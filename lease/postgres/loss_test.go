@@ -263,6 +263,14 @@ func TestUnansweredAttemptIsRemembered(t *testing.T) {
 	_, err = s.Acquire(ctx, request)
 	require.ErrorIs(t, err, engine.ErrHeld)
 
+	// The error of a wait that has ended looks like a refusal.
+	ended, end := context.WithCancelCause(ctx)
+	end(engine.ErrHeld)
+	request.Nonce = 4
+	_, err = s.Acquire(ended, request)
+	require.ErrorIs(t, err, engine.ErrHeld)
+	require.Equal(t, 1, postgres.Unanswered(s))
+
 	// A lease without a name may have been left by a call of another process.
 	for _, nonce := range []engine.Nonce{3, 5} {
 		request.Nonce = nonce

@@ -120,7 +120,8 @@ func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Du
 	arguments := acquisition{holder: request.Holder, ttl: s.config.TTL, metadata: object(request.Metadata), wait: wait}
 	a := s.backend.acquires.submit(&call{ctx: ctx, attempt: attempt, acquire: arguments, try: wait == nil},
 		request.Resources)
-	if a.err != nil && !errors.Is(a.err, engine.ErrUnavailable) && !engine.Refused(a.err) { // it may have an effect
+	// It may have an effect. The error of a context that has ended may look like a refusal.
+	if a.err != nil && (ctx.Err() != nil || !errors.Is(a.err, engine.ErrUnavailable) && !engine.Refused(a.err)) {
 		s.unanswered.Store(request.Nonce, true)
 	}
 	return a.grant(request.Resources[0], sent, s.config.TTL)
