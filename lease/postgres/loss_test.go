@@ -240,6 +240,15 @@ func TestLateCopyAfterAnotherLease(t *testing.T) {
 	require.ErrorContains(t, acquire("the first attempt"), "LL001")
 }
 
+// An attempt that is released again is remembered for an hour from then.
+func TestSecondReleaseIsRemembered(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN)
+	const release, age = "SELECT leased_release(ARRAY['a'], 'an attempt for lock a')", "SELECT now() - at FROM leased_ended"
+	do(t, pool, release, "UPDATE leased_ended SET at = now() - interval '59 minutes'", release)
+	require.Less(t, value[time.Duration](t, pool, age), time.Minute)
+}
+
 // A session remembers that a call of an attempt was not answered, so a copy of it that arrives
 // after the release and another lease is not granted.
 func TestUnansweredAttemptIsRemembered(t *testing.T) {

@@ -63,7 +63,8 @@ BEGIN
         SELECT * INTO next_attempt, next_token FROM leased_wake($1[1], $4);
     END IF;
     IF remember OR NOT released THEN
-        INSERT INTO leased_ended VALUES ($2, session_user, clock_timestamp()) ON CONFLICT DO NOTHING;
+        INSERT INTO leased_ended AS e VALUES ($2, session_user, clock_timestamp()) ON CONFLICT ON CONSTRAINT leased_ended_pkey
+            DO UPDATE SET at = excluded.at WHERE e.at < excluded.at - interval '1 minute';
         -- Other transactions may remove some. With an older snapshot that would raise 40001.
         DELETE FROM leased_ended e WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM leased_ended o WHERE o.at < now() - interval '1 hour'
             AND current_setting('transaction_isolation') = 'read committed' LIMIT 100 FOR UPDATE SKIP LOCKED));
