@@ -271,7 +271,7 @@ func renewals(t *testing.T, b *remote.Backend) map[string]func(limit time.Durati
 	}
 }
 
-// The deadline of a renewal may be a caller's. If it is shorter than a round trip, it says nothing about the member, and
+// The deadline of a renewal may be a caller's. If it is shorter than a round trip it says nothing about the member, and
 // the connection stays open for all sessions that share it.
 func TestBriefRenewalKeepsTheConnection(t *testing.T) {
 	for _, limit := range []time.Duration{-time.Second, 0, 10 * time.Millisecond, 490 * time.Millisecond} {

@@ -20,30 +20,43 @@ const minStay = time.Second
 // connector keeps one connection to a member, and searches for the member when there
 // is none.
 type connector struct {
-	settings   *settings
-	anyMember  bool          // any member can serve, not only the leader
-	connecting chan struct{} // a mutex: held while a connection is being opened
+	settings  *settings
+	anyMember bool // any member can serve, not only the leader
 
 	mu       sync.Mutex
 	closed   bool
 	conn     *connection
+	opening  *opening       // the try to open conn that is under way, nil if there is none
 	leader   string         // the address to connect to next, empty for the next endpoint
 	next     int            // the next endpoint
 	openedAt engine.Instant // of conn
 }
 
-func newConnector(s *settings, next int) *connector {
-	return &connector{settings: s, connecting: make(chan struct{}, 1), next: next}
+// opening is a try to open a connection. All callers that need one share it: if each made a try of its own, one after
+// the other, many callers would wait for minutes for a member that does not answer.
+type opening struct {
+	address string
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the try has ended
+
+	conn *connection // set before done is closed, unless err is
+	err  error
 }
+
+func newConnector(s *settings, next int) *connector { return &connector{settings: s, next: next} }
 
 // do makes a call on the connection in use. While the call fails without any effect, it goes
 // to the member that clientcore.Members names next.
 func (c *connector) do(ctx context.Context, call func(*connection) error) error {
+	began := c.settings.clock.Now()
 	conn, err := c.try(ctx, call)
 	if err == nil {
 		return nil
 	}
-	search := clientcore.NewSearch(c.settings.clock.Now(), c.settings.Timeout)
+	if conn != nil { // the call may have waited for its lock, which is no part of the search
+		began = c.settings.clock.Now()
+	}
+	search := clientcore.NewSearch(began, c.settings.Timeout)
 	for err != nil {
 		switch {
 		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) && !errors.Is(err, ctx.Err()):
@@ -99,56 +112,67 @@ func (c *connector) try(ctx context.Context, call func(*connection) error) (*con
 	return conn, err
 }
 
-// connect returns the connection in use, or opens one.
+// connect returns the connection in use, or waits for the try to open one.
 func (c *connector) connect(ctx context.Context) (*connection, error) {
-	if conn, err := c.current(); conn != nil || err != nil {
+	conn, o, err := c.current()
+	if conn != nil || err != nil {
 		return conn, err
 	}
 	select {
-	case c.connecting <- struct{}{}:
-		defer func() { <-c.connecting }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, engine.Cause(ctx))
+	case <-o.done:
+		return o.conn, o.err
+	case <-ctx.Done(): // the try goes on: calls that are all shorter than it connect together
+		return nil, fmt.Errorf("%w at %s: still connecting", wire.ErrUnreachable, o.address)
 	}
-	if conn, err := c.current(); conn != nil || err != nil {
-		return conn, err
-	}
+}
+
+// current returns the connection in use. If there is none it returns the try to open one, which it begins unless one is
+// under way.
+func (c *connector) current() (*connection, *opening, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, nil, errClosed
+	case c.conn != nil && !c.conn.isDown():
+		return c.conn, nil, nil
+	case c.opening != nil:
+		return nil, c.opening, nil
+	}
 	address := c.leader
 	began := c.settings.clock.Now()
 	if c.leader = ""; address == "" {
 		address, c.next = c.settings.Next(began, c.next)
 	}
-	c.mu.Unlock()
 	if err := secret.CheckAddress(address, c.settings.TLS, c.settings.Secret); err != nil { // a member sent the address
-		return nil, err
+		return nil, nil, err
 	}
-	conn, err := openConnection(ctx, c, address)
-	c.settings.Connected(c.settings.clock.Now(), began, address, err, ctx.Err() != nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		conn.close(errClosed)
-		return nil, errClosed
-	}
-	c.conn, c.openedAt = conn, c.settings.clock.Now()
-	return conn, nil
+	ctx, cancel := context.WithCancel(context.Background()) // until close
+	c.opening = &opening{address: address, cancel: cancel, done: make(chan struct{})}
+	go c.open(ctx, c.opening, began)
+	return nil, c.opening, nil
 }
 
-// current returns the connection in use, nil if there is none.
-func (c *connector) current() (*connection, error) {
+// open opens a connection, and ends the try.
+func (c *connector) open(ctx context.Context, o *opening, began engine.Instant) {
+	conn, err := openConnection(ctx, c, o.address)
+	now := c.settings.clock.Now()
+	c.settings.Connected(now, began, o.address, err, ctx.Err() != nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return nil, errClosed
-	case c.conn == nil || c.conn.isDown():
-		return nil, nil
+		if o.err = errClosed; conn != nil {
+			conn.close(errClosed)
+		}
+	case err != nil:
+		o.err = fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, o.address, err)
+	default:
+		o.conn, c.conn, c.openedAt = conn, conn, now
 	}
-	return c.conn, nil
+	o.cancel()
+	c.opening = nil
+	close(o.done)
 }
 
 // abandon closes a connection. leader is the address to connect to next. If it is empty, the
@@ -189,6 +213,9 @@ func (c *connector) moveOn(conn *connection) {
 func (c *connector) close() {
 	c.mu.Lock()
 	c.closed = true
+	if c.opening != nil {
+		c.opening.cancel()
+	}
 	conn := c.conn
 	c.mu.Unlock()
 	if conn != nil {

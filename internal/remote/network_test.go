@@ -4,12 +4,15 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leased-project/leased/internal/remote"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // network connects a client with members in the memory of the test, so that the test can run
@@ -24,9 +27,12 @@ type host struct {
 	*bufconn.Listener
 	address string
 
-	mu      sync.Mutex
-	resumed chan struct{} // closed unless the member is stopped
-	dark    bool          // connections to the address are not answered at all
+	mu       sync.Mutex
+	resumed  chan struct{} // closed unless the member is stopped
+	dark     bool          // connections to the address are not answered at all
+	refuses  bool          // connections to the address are refused
+	dialTime time.Duration // until they are accepted or refused
+	dials    int
 }
 
 func newNetwork() *network { return &network{hosts: map[string]*host{}} }
@@ -51,11 +57,18 @@ func (n *network) config() remote.Config {
 		h := n.hosts[address]
 		n.mu.Unlock()
 		h.mu.Lock()
-		dark := h.dark
+		h.dials++
+		dark, refuses, takes := h.dark, h.refuses, h.dialTime
 		h.mu.Unlock()
 		if dark {
 			<-ctx.Done()
 			return nil, ctx.Err()
+		}
+		if err := engine.Sleep(ctx, takes); err != nil {
+			return nil, err
+		}
+		if refuses {
+			return nil, syscall.ECONNREFUSED
 		}
 		conn, err := h.DialContext(ctx)
 		return &hostConn{Conn: conn, host: h, closed: make(chan struct{})}, err
@@ -83,6 +96,18 @@ func (h *host) vanish() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dark = true
+}
+
+// dialed returns the number of tries to connect to the hosts.
+func (n *network) dialed() (dials int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range n.hosts {
+		h.mu.Lock()
+		dials += h.dials
+		h.mu.Unlock()
+	}
+	return dials
 }
 
 // wait waits until the member is running.
