@@ -143,7 +143,7 @@ func TestFixedSessionLastsUntilTheRelease(t *testing.T) {
 
 // While no renewal reaches the service after a connection has dropped, a session of any TTL is renewed every second: it
 // cannot hear of losses.
-func TestDeafSessionIsRenewedOften(t *testing.T) {
+func TestUnreachedSessionIsRenewedOften(t *testing.T) {
 	c := newClient(t)
 	long := clientcore.Timing{TTL: 24 * time.Hour, Renew: 8 * time.Hour, Drift: time.Second}
 	a := &clientcore.Call{Request: &engine.Request{Resources: []fencing.Resource{"a"}}, Began: c.now}

@@ -56,7 +56,7 @@ func (s *Session) Step(now engine.Instant) Actions {
 		every := s.key.Renew
 		if s.failing {
 			every /= 4 // the lease may end before the next regular renewal
-			if s.deaf {
+			if s.unreached {
 				every = min(every, maxPause) // it may have ended already
 			}
 		}
@@ -151,7 +151,7 @@ func (s *Session) idleTime() time.Duration {
 // Disconnected records that the engine's connection has dropped: it cannot hear of losses until
 // the next renewal reconnects it. The next Step renews. Steps are at most a second apart, and not
 // the same second in every client, so the clients of a dead member do not reconnect all at once.
-func (s *Session) Disconnected() { s.cutOff, s.deaf = true, true }
+func (s *Session) Disconnected() { s.cutOff, s.unreached = true, true }
 
 // StartRenewal starts a renewal for a caller that wants one now. It returns nil while
 // another one is under way.
@@ -190,7 +190,7 @@ func (s *Session) startRenewal(now engine.Instant) *Renewal {
 func (s *Session) Renewed(r *Renewal, extended []engine.Nonce, err error) error {
 	s.renewing = false
 	if err == nil {
-		s.deaf = s.cutOff // it may have dropped again
+		s.unreached = s.cutOff // it may have dropped again
 	}
 	if err == nil && s.over == nil {
 		if missed := s.extend(r, extended); missed > 0 {

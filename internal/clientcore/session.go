@@ -44,7 +44,7 @@ type Session struct {
 	renewing    bool           // a renewal is under way
 	failing     bool           // the last renewal failed
 	cutOff      bool           // the next Step renews: the engine cannot hear of losses
-	deaf        bool           // no renewal was answered since the connection dropped
+	unreached   bool           // no renewal was answered since the connection dropped
 	round       uint64         // number of renewals sent
 }
 
