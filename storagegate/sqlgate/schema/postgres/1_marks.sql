@@ -11,18 +11,18 @@ DECLARE
     old     oid[] := ARRAY(SELECT oid FROM pg_class WHERE relname IN ('leased_marks', 'leased_resets'));
     granted record;
 BEGIN
-    CREATE TABLE IF NOT EXISTS leased_marks (
-        resource text COLLATE "C" PRIMARY KEY,
-        mark     bigint NOT NULL
-    ) WITH (fillfactor = 70);
+CREATE TABLE IF NOT EXISTS leased_marks (
+    resource text COLLATE "C" PRIMARY KEY,
+    mark     bigint NOT NULL
+) WITH (fillfactor = 70);
 
-    -- The reset of a mark that leased_reset is executing. It is empty otherwise. Do not
-    -- grant rights on it to users who write data.
-    CREATE TABLE IF NOT EXISTS leased_resets (
-        resource text COLLATE "C" PRIMARY KEY,
-        expected bigint NOT NULL,
-        mark     bigint NOT NULL
-    );
+-- The reset of a mark that leased_reset is executing. It is empty otherwise. Do not
+-- grant rights on it to users who write data.
+CREATE TABLE IF NOT EXISTS leased_resets (
+    resource text COLLATE "C" PRIMARY KEY,
+    expected bigint NOT NULL,
+    mark     bigint NOT NULL
+);
 
     FOR granted IN SELECT c.oid::regclass AS name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
         FROM pg_class c, aclexplode(c.relacl) a

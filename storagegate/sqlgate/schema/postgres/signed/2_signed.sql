@@ -18,22 +18,22 @@ DECLARE
     old     oid[] := ARRAY(SELECT oid FROM pg_class WHERE relname IN ('leased_keys', 'leased_signed'));
     granted record;
 BEGIN
-    -- The public keys whose signatures are accepted.
-    CREATE TABLE IF NOT EXISTS leased_keys (
-        id         text COLLATE "C" PRIMARY KEY,
-        public_key bytea NOT NULL CHECK (length(public_key) = 32)
-    );
+-- The public keys whose signatures are accepted.
+CREATE TABLE IF NOT EXISTS leased_keys (
+    id         text COLLATE "C" PRIMARY KEY,
+    public_key bytea NOT NULL CHECK (length(public_key) = 32)
+);
 
-    -- The last verified signed token of each resource. Verification takes tens of
-    -- milliseconds, so a holder's later writes only compare the text. It is a secret of the
-    -- holder: do not grant the right to read it.
-    CREATE TABLE IF NOT EXISTS leased_signed (
-        resource     text COLLATE "C" PRIMARY KEY,
-        signed_token text NOT NULL,
-        key_id       text COLLATE "C" NOT NULL,
-        expires      bigint NOT NULL, -- seconds since 1970
-        token        bigint NOT NULL
-    );
+-- The last verified signed token of each resource. Verification takes tens of
+-- milliseconds, so a holder's later writes only compare the text. It is a secret of the
+-- holder: do not grant the right to read it.
+CREATE TABLE IF NOT EXISTS leased_signed (
+    resource     text COLLATE "C" PRIMARY KEY,
+    signed_token text NOT NULL,
+    key_id       text COLLATE "C" NOT NULL,
+    expires      bigint NOT NULL, -- seconds since 1970
+    token        bigint NOT NULL
+);
 
     FOR granted IN SELECT c.oid::regclass AS name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
         FROM pg_class c, aclexplode(c.relacl) a
