@@ -71,8 +71,8 @@ func (b *Backend) Open(_ context.Context, config engine.SessionConfig) (engine.S
 	return &session{backend: b, config: config}, nil
 }
 
-// partyColumns are the columns of leased_inspect that party reads. Times are numbers of nanoseconds: their text depends on
-// the settings IntervalStyle and DateStyle.
+// partyColumns are the columns of leased_inspect that party reads. Times are numbers of nanoseconds: their text depends
+// on the settings IntervalStyle and DateStyle.
 const partyColumns = "i.token, coalesce(i.attempt, ''), i.owner, coalesce(i.holder, ''), i.metadata, " +
 	"(extract(epoch FROM i.since) * 1e9)::bigint, coalesce((extract(epoch FROM i.remaining) * 1e9)::bigint, 0)"
 

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// database returns a pool whose search path is a new schema with the functions, which are installed after some statements.
+// database returns a pool whose search path is a new schema with the functions. Statements may run before their
+// installation.
 func database(t *testing.T, dsn string, before ...string) *pgxpool.Pool {
 	t.Helper()
 	ctx := testserver.Context(t)

@@ -35,14 +35,17 @@ func role(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 
 const attemptOfAlice = "the attempt of alice"
 
-// A role that may acquire cannot change tokens, leases of others, or the functions, also if the database gives it rights on
-// everything that is new.
+// A role that may acquire cannot change tokens, leases of others, or the functions, also if the database gives it
+// rights on everything that is new.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	app := "app_" + engine.NewSessionID().String()
-	defaults := "DO $$ BEGIN EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT ALL ON "
-	pool := database(t, shared.Get(t).DSN, "CREATE ROLE "+app, defaults+"TABLES TO "+app+"', current_schema()); END $$",
-		defaults+"SEQUENCES TO "+app+"', current_schema()); END $$", defaults+"FUNCTIONS TO "+app+"', current_schema()); END $$")
+	defaults := func(kind string) string {
+		return "DO $$ BEGIN EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT ALL ON " + kind + " TO " + app +
+			"', current_schema()); END $$"
+	}
+	pool := database(t, shared.Get(t).DSN, "CREATE ROLE "+app, defaults("TABLES"), defaults("SEQUENCES"),
+		defaults("FUNCTIONS"))
 	ctx := testserver.Context(t)
 	alice, mallory := role(t, pool), role(t, pool)
 	do(t, pool, "GRANT "+app+" TO "+mallory.Config().User)

@@ -32,7 +32,7 @@ func staggered(t *testing.T, pool *pgxpool.Pool, names []fencing.Resource) (free
 	}
 	return func() {
 		for _, name := range names {
-			_, err := tx.Exec(testserver.Context(t), fmt.Sprintf("SELECT pg_sleep(0.35); ROLLBACK TO SAVEPOINT %s", name))
+			_, err := tx.Exec(testserver.Context(t), "SELECT pg_sleep(0.35); ROLLBACK TO SAVEPOINT "+string(name))
 			require.NoError(t, err)
 		}
 	}
@@ -45,8 +45,8 @@ func numbered(n int) (names []fencing.Resource) {
 	return names
 }
 
-// Waiters that share a transaction do not keep the row of a lock from its holder while they wait for the locks of others,
-// one after the other.
+// Waiters that share a transaction do not keep the row of a lock from its holder while they wait for the locks of
+// others, one after the other.
 func TestWaitersThatShareATransactionEndNoLeases(t *testing.T) {
 	t.Parallel()
 	testserver.SkipIfShort(t)
@@ -77,8 +77,8 @@ func TestWaitersThatShareATransactionEndNoLeases(t *testing.T) {
 	waiters.Wait()
 }
 
-// A renewal of many leases that is not answered in time, because it waits for one busy lock after the other, is repeated
-// for each lease.
+// A renewal of many leases that is not answered in time, because it waits for one busy lock after the other, is
+// repeated for each lease.
 func TestUnansweredRenewalIsRepeatedForEachLease(t *testing.T) {
 	t.Parallel()
 	testserver.SkipIfShort(t)
