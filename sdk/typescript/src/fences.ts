@@ -89,12 +89,29 @@ function explained(error: unknown, lease: Fenced, names: readonly string[]): unk
 
 /** A client of ioredis or node-redis. */
 export type RedisClient =
-  | { call(command: string, ...args: string[]): Promise<unknown>; options: { autoResendUnfulfilledCommands?: boolean | undefined } }
+  | {
+      call(command: string, ...args: string[]): Promise<unknown>;
+      on(event: "ready" | "close", listener: () => void): unknown;
+      status: string;
+      options: { autoResendUnfulfilledCommands?: boolean | undefined; keyPrefix?: string | undefined };
+    }
   | { sendCommand(args: string[]): Promise<unknown> };
+
+/** A call of ioredis. One that is not sent waits for a connection, and must not count as lost: ioredis sends it later. */
+interface PendingCall {
+  sent: boolean;
+  readonly reject: (error: Error) => void;
+}
+
+/** The calls of each ioredis client that are not settled. */
+const pending = new WeakMap<object, Set<PendingCall>>();
 
 const marks = "leased:mark:";
 const maxArgs = 4000; // Lua passes them on its stack
 const tag = (resource: string): string => resource.replace(/[%{}]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+
+/** Returns a part of a reply as text. Both libraries can be told to return a Buffer. */
+const text = (part: unknown): string => (part instanceof Uint8Array ? Buffer.from(part).toString() : String(part));
 
 /** Returns the part of a key that decides its slot: the text in its first braces, or the whole key if there is none. */
 const hashed = (key: string): string => /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
@@ -111,9 +128,24 @@ export class RedisGate {
     private readonly client: RedisClient,
     private readonly options: { maxJump?: number; anySlot?: boolean } = {},
   ) {
-    if ("call" in client && client.options.autoResendUnfulfilledCommands !== false) {
+    if (!("call" in client)) return;
+    if (client.options.autoResendUnfulfilledCommands !== false) {
       throw new LeasedError("invalid", "ioredis would send a write again after a lost connection, and its refusal would hide that the first one has written", "create the client with autoResendUnfulfilledCommands: false");
     }
+    if (client.options.keyPrefix) {
+      throw new LeasedError("invalid", "with its keyPrefix, ioredis would keep the marks under keys that other writers do not read", 'create the client without keyPrefix, and name the keys with their prefix: "app:" + redisKey(resource)');
+    }
+    if (pending.has(client)) return;
+    const calls = new Set<PendingCall>();
+    pending.set(client, calls);
+    client.on("ready", () => {
+      for (const call of calls) call.sent = true; // ioredis has just sent what was waiting
+    });
+    client.on("close", () => { // without resending, ioredis never settles what it has sent
+      for (const call of calls) {
+        if (call.sent) call.reject(new Error("the connection was closed"));
+      }
+    });
   }
 
   /** Raises the mark, before the holder reads what it will change. */
@@ -161,17 +193,25 @@ export class RedisGate {
       if (!(error as Error).message.startsWith("NOSCRIPT")) throw unknown(error);
       reply = await this.send(["EVAL", source, ...rest]).catch((e: unknown) => Promise.reject(unknown(e)));
     }
-    if (!Array.isArray(reply)) return undefined;
-    const [kind, first, message] = reply as [string, unknown, unknown];
-    if (kind === "stale" || kind === "jump") throw refusal(name, lease.token, parseToken(String(first)), kind === "jump");
-    if (kind === "failed" && Number(first) === 0) throw new LeasedError("invalid", `nothing was written: ${String(message)}`);
-    if (kind === "failed" || kind === "raised") throw new Uncertain("uncertain", `a command failed, and others may have written: ${String(message ?? first)}`);
-    return first;
+    const [part, first, message] = (Array.isArray(reply) ? reply : [reply]) as unknown[];
+    const kind = text(part);
+    if (kind === "1" || kind === "done") return first;
+    if (kind === "stale" || kind === "jump") throw refusal(name, lease.token, parseToken(text(first)), kind === "jump");
+    if (kind === "failed" && text(first) === "0") throw new LeasedError("invalid", `nothing was written: ${text(message)}`);
+    throw new Uncertain("uncertain", `a command failed, and others may have written: ${text(message ?? first ?? part)}`);
   }
 
   private send(words: string[]): Promise<unknown> {
     const [command = "", ...rest] = words;
-    return "call" in this.client ? this.client.call(command, ...rest) : this.client.sendCommand(words);
+    const { client } = this;
+    if (!("call" in client)) return client.sendCommand(words);
+    return new Promise((resolve, reject) => {
+      const calls = pending.get(client);
+      const call: PendingCall = { sent: client.status === "ready", reject };
+      calls?.add(call);
+      const settled = (): unknown => calls?.delete(call);
+      client.call(command, ...rest).then(resolve, reject).finally(settled);
+    });
   }
 }
 

@@ -36,7 +36,8 @@ const overrides = ["x-http-method-override", "x-http-method", "x-method-override
  */
 export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (req: IncomingMessage, res: ServerResponse, next: () => unknown) => Promise<void> {
   const queues = new Map<string, Promise<void>>();
-  return async (req, res, next) => {
+  /** Reports whether the handler is to run, after its turn has come. Otherwise the request has its answer. */
+  const admitted = async (req: IncomingMessage, res: ServerResponse): Promise<boolean> => {
     try {
       const values = req.headersDistinct[HEADER.toLowerCase()] ?? [];
       if (values.length > 1) throw new LeasedError("invalid", "the request has several fencing tokens", "send one");
@@ -44,7 +45,7 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
       const query = new URLSearchParams(/\?(.*)/s.exec(req.url ?? "")?.[1]);
       const read = reads.includes(req.method ?? "") && !overrides.some((name) => req.headers[name]) && !query.has("_method");
       const name = read && token === 0 ? undefined : resource(req);
-      if (name === undefined) return void next();
+      if (name === undefined) return true;
       if (name === "" || Buffer.byteLength(name) > 512) {
         throw new LeasedError("invalid-resource", `"${name.slice(0, 80)}" is not a valid resource`, "a name has 1 to 512 bytes");
       }
@@ -63,13 +64,20 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
       }
       if (read || res.closed || res.destroyed) leave(); // later writes need not wait for a reader
       else res.once("close", leave);
-      if (!res.destroyed) next();
+      return !res.destroyed;
     } catch (error) {
-      if (!res.headersSent && error instanceof LeasedError && /^(stale|invalid)/.test(error.code)) return problem(res, error);
+      if (!res.headersSent && error instanceof LeasedError && /^(stale|invalid)/.test(error.code)) {
+        problem(res, error);
+        return false;
+      }
       console.error(error); // nobody awaits the middleware: a rejection would end the process
       if (res.headersSent) res.destroy();
       else res.writeHead(500).end();
+      return false;
     }
+  };
+  return async (req, res, next) => {
+    if (await admitted(req, res)) next(); // its errors are those of the application: they must not pass for a refusal
   };
 }
 

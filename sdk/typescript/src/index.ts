@@ -263,13 +263,13 @@ export class LockManager implements AsyncDisposable {
     let nonce = 0;
     let doubt = false; // the service may have the attempt
     let switched: unknown; // the lock of which the service has just named another mode
-    let silent = false; // a call under this attempt was not answered
+    let silent: Answer | undefined; // a call under this attempt that was not answered
     let failures = 0;
     // A service that does not serve the caller gets a little longer than the wait.
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
     for (;;) {
       this.checkOpen();
-      let named = false; // the call under way carries the name of the attempt
+      let named: Answer | undefined; // the call under way, if it carries the name of the attempt
       try {
         options.signal?.throwIfAborted();
         const mode = this.modes.get(name) ?? "correctness";
@@ -293,14 +293,16 @@ export class LockManager implements AsyncDisposable {
         body["wait"] = formatDuration(left);
         const sent = new Instant();
         const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
-        named = !session;
+        named = session ? undefined : body;
         const answer = await this.transport.call("acquire", body, time, options.signal);
         // A grant that is not used is released: a copy would return it.
-        [attempt, silent, named] = [randomBytes(16).toString("hex"), false, false];
+        [attempt, silent, named] = [randomBytes(16).toString("hex"), undefined, undefined];
         return await this.granted(answer, kind, sent, session, nonce);
       } catch (error) {
         if (options.signal?.aborted) { // its reason may be the LeaseLost of another lease
           if (session) this.unwant(session, nonce);
+          const attempted = named ?? silent;
+          if (attempted) void this.track(this.withdraw(attempted, ttl));
           throw options.signal.reason;
         }
         if (error instanceof ModeMismatch) {
@@ -325,7 +327,7 @@ export class LockManager implements AsyncDisposable {
         } else {
           doubt ||= error instanceof Uncertain || !(error instanceof LeasedError);
           const answered = error instanceof LeasedError && "code" in error.details;
-          silent ||= named && !answered && !(error instanceof Unavailable);
+          if (!answered && !(error instanceof Unavailable)) silent ??= named;
           // The member that answers an attempt in efficiency mode with an error withdraws it, perhaps later.
           if (answered && !silent) attempt = randomBytes(16).toString("hex");
           if (!retryable(error) || late) {
@@ -357,7 +359,7 @@ export class LockManager implements AsyncDisposable {
     }
     for (const k of kept) this.discard(ending(k));
     const running = setInterval(() => undefined, notice); // the pauses between calls do not keep the process running
-    await Promise.all(this.endings);
+    while (this.endings.size > 0) await Promise.all(this.endings); // what fails may go on as another one
     clearInterval(running);
   }
 
@@ -373,12 +375,13 @@ export class LockManager implements AsyncDisposable {
 
   /** @internal */
   async release(lease: Lease): Promise<void> {
-    if (lease.signal.aborted) return;
+    // The signal does not decide: it may have been aborted by a wall clock that was set back since.
+    if (!this.kept.has(lease.kept) || !lease.kept.leases.has(lease)) return;
     const left = lease.remaining;
     lease.end(new LeaseLost("released", "the lease is released"));
     this.leave(lease);
     try {
-      await this.repeat("release", lease.body, Math.min(left, retryTimeout), lease.kept.limit());
+      await this.track(this.repeat("release", lease.body, Math.min(left, retryTimeout), lease.kept.limit()));
     } catch (error) {
       if (error instanceof LeaseLost) return;
       this.discard({ kept: lease.kept, method: "release", body: lease.body }); // the session would keep it
@@ -472,6 +475,22 @@ export class LockManager implements AsyncDisposable {
     this.discard({ kept: session, method: "release", body: { ...session.name, nonce } });
   }
 
+  /** Releases what an aborted acquire in efficiency mode may have been granted. Only a copy of its call finds the grant. */
+  private async withdraw(body: Answer, ttl: number): Promise<void> {
+    const began = new Instant();
+    for (let failures = 1; began.elapsed() < (this.closed ? Math.min(ttl, retryTimeout) : ttl); failures++) {
+      try {
+        const answer = await this.transport.call("acquire", { ...body, wait: "0ms" }, answerTime);
+        const name = { resource: (answer["resources"] as unknown[])[0], token: answer["token"] };
+        this.discard({ kept: new KeepAlive(name, ttl, began), method: "release", body: name });
+        return;
+      } catch (error) {
+        if (!retryable(error)) return; // such as Held: there is no grant
+      }
+      await pause(backoff(failures), undefined, true);
+    }
+  }
+
   private leave(lease: Lease): void {
     lease.kept.leases.delete(lease);
     if (!lease.kept.isSession) this.kept.delete(lease.kept);
@@ -519,8 +538,14 @@ export class LockManager implements AsyncDisposable {
 
   /** Ends something in the background. */
   private discard(ending: Ending): void {
-    const ended: Promise<void> = this.repeatEnding(ending).finally(() => this.endings.delete(ended));
+    void this.track(this.repeatEnding(ending));
+  }
+
+  /** Lets close wait for a call. */
+  private track<T>(call: Promise<T>): Promise<T> {
+    const ended: Promise<void> = call.then(() => undefined, () => undefined).finally(() => this.endings.delete(ended));
     this.endings.add(ended);
+    return call;
   }
 
   /** Repeats a call that ends something, until it is served or what it ends has expired, but after a close not for long. */

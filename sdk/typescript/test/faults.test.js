@@ -476,3 +476,50 @@ test("a session is not idle between two calls of an acquire", async () => {
   assert.deepEqual(kept, [true]);
   await locks.close();
 });
+
+test("a lease is released also if the wall clock ran ahead for a while", async (t) => {
+  const locks = new LockManager(service.url, { ttl: 60_000 });
+  const lease = await locks.acquire("s/set-back");
+  const now = Date.now;
+  t.mock.method(Date, "now", () => now() + 600_000);
+  assert.ok(lease.signal.aborted);
+  t.mock.restoreAll();
+  await lease.release();
+  assert.deepEqual((await others.query("s/set-back")).holders, []);
+  await locks.close();
+});
+
+test("close waits for a release that is under way, and for its repetition", async () => {
+  let refused = false;
+  const locks = intercepted(async (method) => {
+    if (method !== "release") return undefined;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    if (refused) return undefined;
+    refused = true;
+    return refusal("limit", 503);
+  }, { ttl: 30_000 });
+  const lease = await locks.acquire("fast/leaving", { wait: 20_000 });
+  const released = assert.rejects(lease.release(), (error) => error.code === "limit");
+  await locks.close();
+  assert.deepEqual((await others.query("fast/leaving")).holders, []);
+  await released;
+});
+
+for (const lost of [false, true]) {
+  test(`an aborted acquire in efficiency mode leaves no grant${lost ? ", not even of a call whose answer was lost before" : ""}`, async () => {
+    const ended = new AbortController();
+    const locks = new LockManager(service.url, {
+      ttl: 30_000,
+      fetch: async (url, init) => {
+        const response = await fetch(url, init);
+        if (!url.endsWith("/acquire") || !response.ok || ended.signal.aborted) return response;
+        if (!lost) ended.abort();
+        else setTimeout(() => ended.abort()); // the acquire pauses for 20 ms or more
+        throw new TypeError("the answer is lost");
+      },
+    });
+    await assert.rejects(locks.acquire("fast/aborted", { wait: 60_000, signal: ended.signal }), { name: "AbortError" });
+    await locks.close();
+    assert.deepEqual((await others.query("fast/aborted")).holders, []);
+  });
+}

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { createServer } from "node:http";
-import { connect } from "node:net";
+import { connect, createServer as createTCPServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 
 import { Redis } from "ioredis";
 import pg from "pg";
-import { createClient } from "redis";
+import { RESP_TYPES, createClient } from "redis";
 
 import { LeasedError, StaleToken, Uncertain } from "../dist/index.js";
 import { RedisGate, fence, parseToken, redisKey } from "../dist/fences.js";
@@ -103,6 +103,47 @@ test("a client that sends writes again is refused", async () => {
   client.disconnect();
 });
 
+test("a client that prefixes keys is refused: other writers would not see its marks", async () => {
+  const client = new Redis(port, { lazyConnect: true, autoResendUnfulfilledCommands: false, keyPrefix: "app:" });
+  assert.throws(() => new RedisGate(client), (error) => error.code === "invalid" && /redisKey/.test(error.hint));
+  client.disconnect();
+});
+
+test("a reply of Buffers is read as text, and an unknown reply is no success", async () => {
+  const client = createClient({ url: `redis://127.0.0.1:${port}`, commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } });
+  await client.connect();
+  try {
+    const gate = new RedisGate(client);
+    const key = redisKey("buffers", ":text");
+    await gate.write(lease("buffers", 2), [["SET", key, "new"]]);
+    await assert.rejects(gate.write(lease("buffers", 1), [["SET", key, "old"]]), (error) => error instanceof StaleToken && error.details.mark === 2);
+    await assert.rejects(gate.write(lease("buffers", 2), [["RPUSH", key, 1]]), /nothing was written/);
+    assert.deepEqual(await gate.run(lease("buffers", 2), "return redis.call('GET', KEYS[1])", [key]), Buffer.from("new"));
+  } finally {
+    client.destroy();
+  }
+  for (const reply of ["QUEUED", null, [], ["unknown"]]) {
+    await assert.rejects(new RedisGate({ sendCommand: async () => reply }).enter(lease("buffers", 2)), Uncertain);
+  }
+});
+
+test("ioredis: a write that was sent over a lost connection is uncertain, and one that waits for a connection is sent", { timeout: 30_000 }, async (t) => {
+  const at = await freePort();
+  const client = new Redis(at, { autoResendUnfulfilledCommands: false, enableReadyCheck: false, disableClientInfo: true, protocol: 2, retryStrategy: () => 20 });
+  client.on("error", () => undefined);
+  const gate = new RedisGate(client);
+  const listeners = client.listenerCount("close");
+  assert.equal(new RedisGate(client) && client.listenerCount("close"), listeners);
+  const waits = gate.enter(lease("lost", 1));
+  await new Promise((resolve) => client.once("close", resolve)); // no server listens yet
+  let answer = ":1\r\n";
+  const silent = createTCPServer((socket) => socket.on("data", () => (answer ? socket.write(answer) : socket.destroy()))).listen(at, "127.0.0.1");
+  t.after(() => (client.disconnect(), silent.close()));
+  await waits;
+  answer = undefined;
+  await assert.rejects(gate.enter(lease("lost", 1)), Uncertain);
+});
+
 test("PostgreSQL", async () => {
   const database = await startPostgres();
   const db = new pg.Client({ connectionString: database.url });
@@ -192,6 +233,22 @@ test("HTTP: no request ends the server or passes without a name", async (t) => {
     assert.equal(await status("PUT /a", 2), 200);
     assert.equal(await status("GET /a?b?c&_method=PUT", 1), 412);
     assert.equal(await status("GET /a?b?c&_method=PUT"), 412, "a write without a token");
+  } finally {
+    web.close();
+    web.closeAllConnections();
+  }
+});
+
+test("HTTP: the gate does not answer for the handler", async () => {
+  const gate = httpGate((req) => req.url);
+  const fail = () => { throw new LeasedError("invalid", "of the handler"); };
+  const web = createServer((req, res) => gate(req, res, fail).catch((error) => res.writeHead(500).end(error.message)));
+  const { port: at } = await new Promise((resolve) => web.listen(0, "127.0.0.1", () => resolve(web.address())));
+  try {
+    for (const method of ["GET", "PUT"]) {
+      const response = await fetch(`http://127.0.0.1:${at}/orders`, { method });
+      assert.deepEqual([response.status, await response.text()], [500, "of the handler"]);
+    }
   } finally {
     web.close();
     web.closeAllConnections();
