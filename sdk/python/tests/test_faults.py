@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.server
+import os
 import signal
 import socket
 import sys
@@ -713,3 +714,57 @@ def test_uncertain_call_stays_uncertain(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(steps.send({}), Call)
     with pytest.raises(leased.Uncertain):
         steps.throw(leased.Unavailable("no leader"))
+
+
+class Stop(BaseException):
+    """What a signal handler raises."""
+
+
+@pytest.mark.parametrize("prefix", ["s/", "fast/"])
+@pytest.mark.parametrize("function", ["_core.Place.leave", "_client.Lease.__init__", "_client.Entered.push"])
+def test_caller_that_is_interrupted_after_the_grant(client: leased.Client, other: leased.Client, prefix: str,
+                                                    function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could release its lease, which the client would renew for ever."""
+    def interrupt(called: Any, *_: Any) -> None:
+        if getattr(called, "grant", called) is not None:  # a place is also left before the grant
+            raise Stop
+
+    name = f"{prefix}interrupted/{function}"
+    with monkeypatch.context() as patch:
+        patch.setattr(f"leased.{function}", interrupt)
+        with pytest.raises(Stop):
+            client.lock(name, wait=60).__enter__()
+    eventually("the release", lambda: not other.inspect(name).get("holders"), limit=30)
+
+
+def test_cancelled_close_goes_on(service: Member, other: leased.Client) -> None:
+    """The next close waits for it."""
+    async def test() -> None:
+        client = leased.aio.Client(service.url, ttl=60.0)
+        await client.lock("aio/closing").acquire()
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0.001)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await client.close()
+    asyncio.run(test())
+    assert not other.inspect("aio/closing").get("holders")
+
+
+def test_forked_child_forgets_the_leases_of_all_clients(service: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if hooks fail: in debug mode, asyncio refuses to set an event for a loop of another thread."""
+    def fail() -> None:
+        raise RuntimeError("Non-thread-safe operation")
+
+    with leased.Client(service.url) as failing, leased.Client(service.url) as following:
+        leases = [failing.lock(f"s/forgotten/{i}").acquire() for i in range(3)]
+        leases.append(following.lock("s/forgotten").acquire())
+        with monkeypatch.context() as patch:
+            for lease in leases[:3]:
+                patch.setattr(lease.lost, "set", fail)
+            patch.setattr("leased._client._clients", [SimpleNamespace(_forget=fail), failing, following])
+            pid = os.fork()
+            if pid == 0:
+                os._exit(sum(lease.remaining > 0 for lease in leases))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

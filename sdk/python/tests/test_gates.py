@@ -157,6 +157,13 @@ def test_files(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
         gate.enter(lease(".hidden", 8))
 
 
+@pytest.mark.parametrize("name", ["a\rb", "a\r\nb", "\u00fc"])
+def test_mark_of_any_name(tmp_path: pathlib.Path, name: str) -> None:
+    gate = filegate.Gate(tmp_path)
+    gate.enter(lease(name, 1))
+    assert gate.mark(name) == 1
+
+
 def test_refused_content_is_removed(tmp_path: pathlib.Path) -> None:
     """The content of a write that is refused takes up no space."""
     gate = filegate.Gate(tmp_path)
@@ -288,6 +295,26 @@ def test_application_that_refuses_after_its_answer_has_started() -> None:
     with pytest.raises(leased.StaleToken):
         asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, lambda: asyncio.sleep(0), send))
     assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+def test_invalid_call_of_an_application_is_no_refusal() -> None:
+    """The client has sent a valid request."""
+    def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        raise leased.Invalid("of the application")
+
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        raise leased.Invalid("of the application")
+
+    async def receive_or_send(*_: Any) -> None:
+        raise AssertionError("no answer")
+
+    for method in ("GET", "PUT"):
+        environ = {"REQUEST_METHOD": method, "PATH_INFO": "/a", "HTTP_FENCING_TOKEN": "1"}
+        with pytest.raises(leased.Invalid):
+            httpgate.WSGIGate(wsgi, lambda method, path: path)(environ, lambda *_: None)
+        scope = {"type": "http", "method": method, "path": "/a", "headers": [(b"fencing-token", b"1")]}
+        with pytest.raises(leased.Invalid):
+            asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, receive_or_send, receive_or_send))
 
 
 def test_asgi() -> None:

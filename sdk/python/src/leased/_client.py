@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from ._core import Call, Core, Grant, Pause, Steps, Wanted, resources
+from ._core import Call, Core, Grant, Pause, Place, Steps, Wanted, resources
 from ._transport import Endpoints, Transport
 from .errors import Held, LeasedError
 from .fencing import Fenced
@@ -31,7 +31,8 @@ _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for client in list(_clients):
-        client._forget()
+        with contextlib.suppress(Exception):  # the others must forget their leases, too
+            client._forget()
 
 
 if hasattr(os, "register_at_fork"):
@@ -121,7 +122,11 @@ class Lock(contextlib.ContextDecorator):
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        self._entered.push(threading.get_ident(), lease)
+        try:
+            self._entered.push(threading.get_ident(), lease)
+        except BaseException:  # of a signal handler
+            self._client._core.abandon(lease._grant)
+            raise
         return lease
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -246,7 +251,13 @@ class Client:
                 thread = threading.Thread(target=self._keep_alive, name="leased keep-alive", daemon=True)
                 thread.start()  # fails if the system has no more threads
                 self._thread = thread
-        return Lease(self, self._run(self._core.acquire(wanted)))
+        place = Place()
+        try:
+            return Lease(self, self._run(self._core.acquire(wanted, place)))
+        except BaseException:  # also of a signal handler, after the grant
+            if place.grant is not None:
+                self._core.abandon(place.grant)
+            raise
 
     def _run(self, steps: Steps[T]) -> T:
         """Run a generator of the core."""

@@ -7,6 +7,7 @@ generators.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -101,6 +102,7 @@ class Place:
 
     session: KeepAlive | None = None
     nonce: int = 0
+    grant: Grant | None = None  # that the client keeps alive, even if the caller is interrupted before it gets it
 
     def enter(self, session: KeepAlive) -> int:
         """Take a place in a session, instead of the place before, and return its nonce. The core is locked."""
@@ -219,9 +221,9 @@ class Core:
         self.unwanted: list[Ending] = []  # those of them that nothing runs yet
         self.modes: dict[str, str] = {}
 
-    def acquire(self, wanted: Wanted) -> Steps[Grant]:
-        """Acquire a lease."""
-        place = Place()
+    def acquire(self, wanted: Wanted, place: Place | None = None) -> Steps[Grant]:
+        """Acquire a lease. A caller that passes a place finds the grant there after an interrupt, too."""
+        place = place or Place()
         try:
             return (yield from self._acquire(wanted, place))
         finally:
@@ -265,7 +267,7 @@ class Core:
                 answer = yield Call("acquire", body, limit)
                 # A grant that is not used is released: a copy would return it.
                 attempt, silent, named = secrets.token_hex(16), False, False
-                return (yield from self._granted(answer, sent, session, nonce))
+                return (yield from self._granted(answer, sent, session, place))
             except ModeMismatch as error:
                 if wanted.mode or not error.mode or switched and wanted.rest(began, ttl) < 0:
                     raise
@@ -355,11 +357,11 @@ class Core:
         with self.lock:
             self.sessions = {ttl: known for ttl, known in self.sessions.items() if known is not session}
 
-    def _granted(self, answer: Answer, sent: Instant, session: KeepAlive | None, nonce: int) -> Steps[Grant]:
+    def _granted(self, answer: Answer, sent: Instant, session: KeepAlive | None, place: Place) -> Steps[Grant]:
         names = tuple(str(name) for name in answer["resources"])
         token = int(answer["token"])
         if session is not None:
-            kept, name = session, _attempt(session, nonce)
+            kept, name = session, _attempt(session, place.nonce)
         else:
             name = {"resource": names[0], "token": token}
             kept = KeepAlive(name, parse_duration(str(answer["ttl"])), sent)
@@ -373,6 +375,7 @@ class Core:
             with self.lock:
                 if kept.left() <= 0 or self.closed or session is not None and session not in self.kept:
                     raise LeaseLost(f"the lease of {names[0]!r} ended before its grant arrived")
+                place.grant = grant
                 kept.grants.add(grant)
                 self.kept.add(kept)
         except BaseException:
@@ -388,9 +391,7 @@ class Core:
             if grant.ended is not None:
                 return
             left = grant.remaining()
-            grant.ended = LeaseLost("the lease is released")
-            grant.ended.code = "released"
-            self._leave(grant)
+            self._mark_released(grant)
         call = Call("release", grant.name, grant.kept.limit())
         try:
             yield from self.repeat(call, min(left, REPEAT))
@@ -400,10 +401,25 @@ class Core:
             yield from self._unwant(grant.kept, call)
             raise
 
+    def abandon(self, grant: Grant) -> None:
+        """Have a lease released in the background. Its caller was interrupted before it got the lease."""
+        with self.lock:
+            if grant.ended is not None or self.closed:
+                return
+            self._mark_released(grant)
+            self._end_later(Ending(grant.kept, Call("release", grant.name, grant.kept.limit())))
+        self.wake()
+
     def describe(self, grant: Grant, metadata: Mapping[str, str]) -> Steps[None]:
         """Replace the metadata of a lease. The call is a renewal, but the deadline of the holder stays."""
         body = {"resource": grant.resources[0], "token": grant.token, "metadata": dict(metadata)}
         yield from self.repeat(Call("renew", body, grant.kept.limit()), grant.remaining())
+
+    def _mark_released(self, grant: Grant) -> None:
+        """End a lease for its holder, who does not want it. The core is locked."""
+        grant.ended = LeaseLost("the lease is released")
+        grant.ended.code = "released"
+        self._leave(grant)
 
     def _leave(self, grant: Grant) -> None:
         grant.kept.grants.discard(grant)
@@ -606,10 +622,11 @@ class Core:
     def forget(self) -> None:
         """Forget everything without a call, in a forked process: the leases belong to the parent."""
         self.lock = threading.Lock()
-        for kept in self.kept:
-            for grant in kept.grants:
+        kept, self.kept = self.kept, set()
+        self.sessions, self.endings, self.unwanted = {}, set(), []
+        for grant in [grant for known in kept for grant in known.grants]:
+            with contextlib.suppress(RuntimeError):  # asyncio's debug mode: the loop belongs to another thread
                 grant.end(LeaseLost("the lease belongs to the parent process"))
-        self.kept, self.sessions, self.endings, self.unwanted = set(), {}, set(), []
 
 
 def _attempt(session: KeepAlive, nonce: int) -> Mapping[str, Any]:

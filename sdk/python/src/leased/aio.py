@@ -126,6 +126,7 @@ class Client:
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._users = 0  # of the connections
+        self._closing: asyncio.Task[None] | None = None
         _clients.add(self)
 
     def lock(self, names: Names, *, wait: float | None = None, ttl: float | None = None, shared: bool = False,
@@ -183,8 +184,16 @@ class Client:
         await self._run(self._core.repeat(Call("break", {"resource": name, "token": token})))
 
     async def close(self) -> None:
-        """Release all leases and end the task. A lease that is granted meanwhile is released, too."""
+        """Release all leases and end the task. A lease that is granted meanwhile is released, too.
+
+        A cancelled close continues in the background, and another close waits for it.
+        """
         self._check_loop()
+        if self._closing is None or self._closing.cancelled():
+            self._closing = asyncio.create_task(self._close(), name="leased close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         async with self._connected():
             ends = self._core.close()
             if self._task is not None:

@@ -51,9 +51,10 @@ class Gate:
         """Return the newest token admitted, or 0."""
         path = self._inner(resource, ".mark")
         try:
-            token, _, rest = path.read_text().partition("\n")
+            text = path.read_bytes().decode("utf-8", "replace")  # read_text would change a "\r" of the name
         except FileNotFoundError:
             return 0
+        token, _, rest = text.partition("\n")
         if rest != resource + "\n":
             raise LeasedError(f"{path} is damaged: it is not the mark of {resource!r}")
         return parse_token(token)

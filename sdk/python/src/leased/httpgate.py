@@ -146,6 +146,9 @@ class WSGIGate(_Gate):
         path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
         try:
             request = _Request(self, environ["REQUEST_METHOD"], path, environ.get("QUERY_STRING", ""), headers)
+        except Invalid as error:  # an Invalid of the application is no mistake of the request
+            return _refuse(error, start_response)
+        try:
             if request.resource is None:
                 return self._app(environ, start_response)  # type: ignore[no-any-return]
             with self._queue.use(request.resource) as lock, lock:
@@ -157,11 +160,15 @@ class WSGIGate(_Gate):
                     finally:
                         getattr(answer, "close", lambda: None)()
             return self._app(environ, start_response)  # type: ignore[no-any-return]
-        except (StaleToken, Invalid) as error:
-            status, body = _problem(error)
-            headers = [*_PROBLEM, ("Content-Length", str(len(body)))]
-            start_response(_REASONS[status], headers, sys.exc_info())  # the application may have called it
-            return [body]
+        except StaleToken as error:  # also of the application
+            return _refuse(error, start_response)
+
+
+def _refuse(error: LeasedError, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    status, body = _problem(error)
+    headers = [*_PROBLEM, ("Content-Length", str(len(body)))]
+    start_response(_REASONS[status], headers, sys.exc_info())  # the application may have called it
+    return [body]
 
 
 Scope = MutableMapping[str, Any]
@@ -189,20 +196,21 @@ class ASGIGate(_Gate):
             started = True
             await send(message)
 
+        query = scope.get("query_string", b"").decode("latin-1")
         try:
-            query = scope.get("query_string", b"").decode("latin-1")
             request = _Request(self, scope["method"], scope["path"], query, headers)
+        except Invalid as error:  # an Invalid of the application is no mistake of the request
+            await _arefuse(error, send)
+            return
+        try:
             async with self._admitted(request):
                 if not request.read:
                     await self._app(scope, receive, watched)
                     return
-        except (StaleToken, Invalid) as error:
+        except StaleToken as error:  # also of the application
             if started:  # an answer cannot be replaced
                 raise
-            status, body = _problem(error)
-            encoded = [(name.lower().encode(), value.encode()) for name, value in _PROBLEM]
-            await send({"type": "http.response.start", "status": status, "headers": encoded})
-            await send({"type": "http.response.body", "body": body})
+            await _arefuse(error, send)
             return
         await self._app(scope, receive, send)
 
@@ -215,3 +223,10 @@ class ASGIGate(_Gate):
             async with lock:
                 await asyncio.to_thread(self._marks.admit, request.resource, request.token)
                 yield
+
+
+async def _arefuse(error: LeasedError, send: Send) -> None:
+    status, body = _problem(error)
+    headers = [(name.lower().encode(), value.encode()) for name, value in _PROBLEM]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
