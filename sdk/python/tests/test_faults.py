@@ -742,11 +742,21 @@ def test_cancelled_close_goes_on(service: Member, other: leased.Client) -> None:
     async def test() -> None:
         client = leased.aio.Client(service.url, ttl=60.0)
         await client.lock("aio/closing").acquire()
+        exchange, asked, go_on = client._exchange, asyncio.Event(), asyncio.Event()
+
+        async def wait(endpoint: Any, call: Call) -> Mapping[str, Any]:
+            if call.method == "close-session":
+                asked.set()
+                await go_on.wait()
+            return await exchange(endpoint, call)
+
+        client._exchange = wait  # type: ignore[assignment]
         closing = asyncio.create_task(client.close())
-        await asyncio.sleep(0.001)
+        await asked.wait()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
+        go_on.set()
         await client.close()
     asyncio.run(test())
     assert not other.inspect("aio/closing").get("holders")
