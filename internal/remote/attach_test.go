@@ -169,6 +169,39 @@ func TestRenewalsLeaveAMemberWhileOthersAttach(t *testing.T) {
 	onLargeSession(t, 1, 10*time.Second, func(c *cluster) { c.elect(2) }, takeTurns)
 }
 
+// A renewal that begins to attach late, because another call attached before and had no answer, leaves the member too.
+func TestRenewalThatAttachesAfterAnotherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork()
+		m, _ := network.start(t, "member:7420")
+		m.answersAfter(func(*pb.Operation) time.Duration { return 0 })
+		s, _, _ := openSession(t, backend(t, network.config(), m))
+		renew := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := s.Renew(ctx)
+			return err
+		}
+		m.set(func() { m.answer = breaks })
+		require.Error(t, renew(time.Minute))
+		m.set(func() { m.answer = nil })
+		other := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 1600*time.Millisecond)
+			defer cancel()
+			_, err := s.Acquire(ctx, one(1))
+			other <- err
+		}()
+		synctest.Wait()
+		require.ErrorIs(t, renew(2*time.Second), context.DeadlineExceeded)
+		require.ErrorIs(t, <-other, context.DeadlineExceeded)
+		m.answersAfter(func(*pb.Operation) time.Duration { return 0 })
+		streams := m.opened()
+		require.NoError(t, renew(time.Minute))
+		require.Equal(t, streams+1, m.opened())
+	})
+}
+
 // An attach extends the session, so a lease that is granted right after it lasts from then on.
 func TestAttachExtendsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

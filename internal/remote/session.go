@@ -118,7 +118,8 @@ const (
 
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost. Each time that an answer takes too long, the next attach waits twice as
-// long. If an attach that begins before urgent is not answered before the deadline of ctx, the member may be stuck.
+// long. If a call that begins before urgent, and may wait while others attach, is not answered before the deadline of
+// ctx, the member may be stuck.
 func (s *session) attach(ctx context.Context, c *connection, urgent engine.Instant) error {
 	if attached, err := s.isAttached(c); attached || err != nil {
 		return err
@@ -145,11 +146,14 @@ func (s *session) attach(ctx context.Context, c *connection, urgent engine.Insta
 	op := s.backend.operation(ctx, s.config.ID)
 	op.limit <<= min(s.unanswered, maxDoublings)
 	sent = s.config.Clock.Now()
-	op.urgent = !urgent.IsZero() && sent.Until(urgent) > 0
+	op.urgent = isUrgent
 	op.quiet = len(before) > largeSession
 	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
 	answer, err := c.do(ctx, &op)
 	if err != nil {
+		if isUrgent && errors.Is(err, engine.ErrUncertain) {
+			c.leaveIfStuck(ctx, began) // the attaches of others had no answer before
+		}
 		if errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil { // neither the answer of a follower, nor a short call
 			s.unanswered++
 		}
