@@ -37,8 +37,8 @@ func (c *Client) keepAliveOf(s *clientcore.Session) *keepAlive {
 	return s.Owner.(*keepAlive)
 }
 
-// open opens the session if it is not open. Concurrent callers wait for the one that opens it, and share its outcome: in
-// an outage, tries one after the other would keep the last caller waiting for minutes.
+// open opens the session if it is not open. Concurrent callers wait for the one that opens it, and share its
+// outcome: in an outage, tries one after the other would keep the last caller waiting for minutes.
 func (k *keepAlive) open(ctx context.Context) error {
 	c := k.client
 	c.mu.Lock()
@@ -136,8 +136,8 @@ func (k *keepAlive) disconnected() {
 	k.core.Disconnected()
 }
 
-// renewNow sends a renewal, after any that is under way, and waits for it. The renewal serves all leases of the session,
-// so it goes on when ctx ends.
+// renewNow sends a renewal, after any that is under way, and waits for it. The renewal serves all leases of the
+// session, so it goes on when ctx ends.
 func (k *keepAlive) renewNow(ctx context.Context) (*clientcore.Renewal, error) {
 	c := k.client
 	for {

@@ -724,7 +724,7 @@ class Stop(BaseException):
 @pytest.mark.parametrize("function", ["_core.Place.leave", "_client.Lease.__init__", "_client.Entered.push"])
 def test_caller_that_is_interrupted_after_the_grant(client: leased.Client, other: leased.Client, prefix: str,
                                                     function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could release its lease, which the client would renew for ever."""
+    """Nobody could release its lease, which the client would renew forever."""
     def interrupt(called: Any, *_: Any) -> None:
         if getattr(called, "grant", called) is not None:  # a place is also left before the grant
             raise Stop
