@@ -235,6 +235,14 @@ func TestRefusedAttemptIsNotReleased(t *testing.T) {
 	require.Empty(t, s.Step(c.now).Release)
 }
 
+// After an uncertain outcome, the next ask repeats the attempt: it may have been granted.
+func TestUncertainAttemptKeepsItsNonce(t *testing.T) {
+	c := newClient(t)
+	a := c.call("a")
+	require.True(t, c.Failed(a, c.now, engine.ErrUncertain, false).Again)
+	require.EqualValues(t, 1, c.ask(a).Nonce)
+}
+
 // An attempt can end while its call waits: it was granted and broken before the answer arrived, or the caller was
 // stopped until its place was lost. The call makes another attempt.
 func TestWaitingCallOutlivesItsAttempt(t *testing.T) {

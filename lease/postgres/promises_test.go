@@ -260,6 +260,31 @@ func TestTokensSurviveKills(t *testing.T) {
 	}
 }
 
+// A client gets its token when the grant is on disk, also while no other transaction writes.
+func TestGrantsAreOnDisk(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t)
+	ctx := testserver.Context(t)
+	setup := connect(t, server.DSN)
+	run(t, setup, postgres.DDL(), "ALTER SYSTEM SET wal_writer_delay = '10 s'", "SELECT pg_reload_conf()")
+	pool, err := pgxpool.New(ctx, server.DSN)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	s := open(t, backend(t, pool), nil)
+	last := fencing.None
+	for nonce := range engine.Nonce(4) {
+		var grant engine.Grant
+		testserver.Eventually(t, "the lock is granted", func() bool {
+			grant, err = s.Acquire(ctx, request(nonce+1, fencing.Resource(fmt.Sprint("k/", nonce))))
+			return err == nil
+		})
+		require.Greater(t, grant.Token, last)
+		last = grant.Token
+		server.Kill()
+		testserver.Eventually(t, "the server starts", func() bool { return server.Start() == nil })
+	}
+}
+
 // A lock is taken and released in one transaction, at every isolation level. A lock and its fence share a transaction
 // at READ COMMITTED; at the other levels only a first mark, and the fence says so.
 func TestOneTransaction(t *testing.T) {
