@@ -125,22 +125,6 @@ func TestDisconnectedSessionIsRenewedSoon(t *testing.T) {
 	require.Nil(t, fixed.Step(c.now).Renewal, "a lease without renewal is not extended")
 }
 
-// The session of a lease without renewal lasts until its release is confirmed.
-func TestFixedSessionLastsUntilTheRelease(t *testing.T) {
-	c := newClient(t)
-	a := &clientcore.Call{Request: &engine.Request{Resources: []fencing.Resource{"a"}}, Began: c.now}
-	s, err := c.Route(a, c.now, timing, true)
-	require.NoError(t, err)
-	s.Opened(c.now)
-	c.Ask(a, c.now)
-	g := c.grant(a)
-	g.Release()
-	c.advance(time.Second)
-	require.False(t, s.Step(c.now).Close)
-	s.Released(g.Held, nil)
-	require.True(t, s.Step(c.now).Close)
-}
-
 // While no renewal reaches the service after a connection has dropped, a session of any TTL is renewed every second: it
 // cannot hear of losses.
 func TestUnreachedSessionIsRenewedOften(t *testing.T) {
@@ -233,14 +217,6 @@ func TestRefusedAttemptIsNotReleased(t *testing.T) {
 	require.False(t, c.Failed(a, c.now, engine.ErrHeld, false).Again)
 	c.Leave(a, c.now)
 	require.Empty(t, s.Step(c.now).Release)
-}
-
-// After an uncertain outcome, the next ask repeats the attempt: it may have been granted.
-func TestUncertainAttemptKeepsItsNonce(t *testing.T) {
-	c := newClient(t)
-	a := c.call("a")
-	require.True(t, c.Failed(a, c.now, engine.ErrUncertain, false).Again)
-	require.EqualValues(t, 1, c.ask(a).Nonce)
 }
 
 // An attempt can end while its call waits: it was granted and broken before the answer arrived, or the caller was

@@ -88,7 +88,7 @@ func TestRedisBlipWithoutMembers(t *testing.T) {
 	go func() { // its failure sends the client to the members
 		l, err := user.TryAcquire(t.Context(), "report/first")
 		if err == nil {
-			_ = l.Release(t.Context()) // it may fail for now: then the client repeats it in the background
+			_ = l.Release(t.Context()) // if it fails, the client repeats it in the background
 		}
 		first <- err
 	}()
