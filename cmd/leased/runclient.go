@@ -82,7 +82,7 @@ func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lea
 			return client, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case limited.Err() != nil:
+		case limited.Err() != nil, f.wait != 0 && !time.Now().Before(f.until): // a dial may end just before its context
 			return nil, f.notAcquired(resource, trouble, trouble)
 		case f.noWait || !temporary(err):
 			return nil, err
