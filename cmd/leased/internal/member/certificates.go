@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,7 +47,7 @@ func newCertificates(s *settings.Settings) (*certificates, error) {
 }
 
 // reload reads the files again. If that fails, or the certificate does not name the
-// member, the old content stays in effect.
+// member, or the CA has not signed it, the old content stays in effect.
 func (c *certificates) reload() error {
 	if c == nil {
 		return nil
@@ -68,7 +69,28 @@ func (c *certificates) reload() error {
 		return fmt.Errorf("tls-cert (%s): %w", c.certFile, err)
 	}
 	fresh.own = &loaded
+	if err := fresh.check(); err != nil {
+		return fmt.Errorf("tls-ca (%s) has not signed tls-cert (%s), so the other members would refuse it: %w", c.caFile,
+			c.certFile, err)
+	}
 	c.current.Store(fresh)
+	return nil
+}
+
+// check returns an error if the CA has not signed the own certificate. One that has expired is not an error: it can be
+// renewed while the member runs.
+func (l *loadedCertificates) check() error {
+	options := x509.VerifyOptions{Roots: l.ca, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	for _, der := range l.own.Certificate[1:] {
+		if between, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(between)
+		}
+	}
+	_, err := l.own.Leaf.Verify(options)
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
+		return err
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/cmd/leased/internal/devca"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/raftstore/transport"
 )
@@ -40,6 +41,13 @@ func selfSigned(t *testing.T, dir, name, id string) (certFile, keyFile string) {
 	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	return certFile, keyFile
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, text, 0o600))
 }
 
 // handshake performs a TLS handshake and returns the error of each side.
@@ -156,11 +164,36 @@ func TestCertificateNamesTheMember(t *testing.T) {
 	c, err := newCertificates(&settings.Settings{ID: "n1", TLSCert: cert, TLSKey: key, TLSCA: cert})
 	require.NoError(t, err)
 	before := c.current.Load()
-	for from, to := range map[string]string{other: cert, otherKey: key} {
-		text, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, text, 0o600))
-	}
+	copyFile(t, other, cert)
+	copyFile(t, otherKey, key)
 	require.ErrorIs(t, c.reload(), transport.ErrConfig)
 	require.Same(t, before, c.current.Load())
+}
+
+// The CA of the members has signed the certificate of each: a member with another certificate would be refused. A reload
+// with another one changes nothing. A certificate that has expired can be renewed later.
+func TestCertificateIsSignedByTheCA(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir, "own", "n1")
+	other, _ := selfSigned(t, dir, "other", "n1")
+	s := &settings.Settings{ID: "n1", TLSCert: cert, TLSKey: key, TLSCA: other}
+	_, err := newCertificates(s)
+	require.ErrorContains(t, err, "tls-ca ("+other+") has not signed tls-cert ("+cert+")")
+
+	s.TLSCA = filepath.Join(dir, "ca.pem")
+	copyFile(t, cert, s.TLSCA)
+	c, err := newCertificates(s)
+	require.NoError(t, err)
+	before := c.current.Load()
+	copyFile(t, other, s.TLSCA)
+	require.ErrorContains(t, c.reload(), "has not signed")
+	require.Same(t, before, c.current.Load())
+
+	ca, err := devca.Open(filepath.Join(dir, "ca"), time.Now().Add(-48*time.Hour))
+	require.NoError(t, err)
+	expired, err := ca.Member("n1", nil, devca.Options{Lifetime: time.Hour})
+	require.NoError(t, err)
+	_, err = newCertificates(&settings.Settings{ID: "n1", TLSCert: expired.CertFile, TLSKey: expired.KeyFile,
+		TLSCA: expired.CAFile})
+	require.NoError(t, err)
 }
