@@ -30,6 +30,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/memory"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/filegate"
 	"github.com/leased-project/leased/storagegate/objectgate"
 )
@@ -342,7 +343,7 @@ func TestStaleTokenIsRefused(t *testing.T) {
 	})
 }
 
-// interrupted is a Storage that fails to update the index after a pause.
+// interrupted is a Storage that reports that it has not updated the index, after a pause.
 type interrupted struct {
 	tfstate.Storage
 	pause func()
@@ -354,13 +355,14 @@ func (s *interrupted) Update(context.Context, fencing.Resource, fencing.Token, f
 }
 
 // A server is paused before it records a lock, and the client repeats the request at another server, which confirms the
-// lock. The first server then fails to record it, and does not release the lease. Without the repetition it does.
+// lock. The first server then fails to record it, and does not release the lease: the run has the lock. Without the
+// repetition it does.
 func TestFailedLockKeepsItsRepetition(t *testing.T) {
 	site := newSite(t, storages["files"](t))
 	second := site.server(site.storage(), nil)
 	paused := &interrupted{site.storage(), func() { second.want(http.StatusOK, "LOCK", "", info("anna")) }}
 	first := site.server(paused, nil)
-	first.want(http.StatusServiceUnavailable, "LOCK", "", info("anna"))
+	first.want(http.StatusOK, "LOCK", "", info("anna"))
 	second.want(http.StatusLocked, "LOCK", "", info("bert"))
 	second.want(http.StatusOK, "POST", "?ID=anna", state(1))
 	second.want(http.StatusOK, "UNLOCK", "", info("anna"))
@@ -368,6 +370,35 @@ func TestFailedLockKeepsItsRepetition(t *testing.T) {
 	paused.pause = func() {}
 	first.want(http.StatusServiceUnavailable, "LOCK", "", info("anna"))
 	second.want(http.StatusOK, "LOCK", "", info("bert"))
+}
+
+// unanswered is a Storage that records the next lock, and reports that it has not.
+type unanswered struct {
+	tfstate.Storage
+	done bool
+}
+
+func (s *unanswered) Update(ctx context.Context, resource fencing.Resource, token fencing.Token,
+	change func([]byte) ([]byte, error)) error {
+	err := s.Storage.Update(ctx, resource, token, change)
+	if !s.done {
+		s.done = true
+		return errors.Join(storagegate.ErrUncertain, err)
+	}
+	return err
+}
+
+// A lock that the storage has recorded is locked, whatever the storage reports: nobody else could unlock it. A request
+// that takes the lock itself does its work.
+func TestRecordedLockIsLocked(t *testing.T) {
+	site := newSite(t, storages["files"](t))
+	other := site.server(site.storage(), nil)
+	first := site.server(&unanswered{Storage: site.storage()}, nil)
+	first.want(http.StatusOK, "LOCK", "", info("anna"))
+	other.want(http.StatusOK, "POST", "?ID=anna", state(1))
+	first.want(http.StatusOK, "UNLOCK", "", info("anna"))
+	site.server(&unanswered{Storage: site.storage()}, nil).want(http.StatusOK, "DELETE", "", "")
+	other.want(http.StatusOK, "LOCK", "", info("bert"))
 }
 
 // A lease that was lost without a successor does not cost the run its state.

@@ -35,7 +35,7 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		by.Token = l.Token()
 		h.keep(resource, l)
 		if _, err := h.holder(ctx, resource); err != nil { // unlock needs the right to read: a run must not begin without it
-			return lock{}, errors.Join(err, h.undo(ctx, resource, by))
+			return by, h.undo(ctx, resource, by, err)
 		}
 	}
 	err = h.update(ctx, resource, by.Token, func(i *index) error {
@@ -43,14 +43,15 @@ func (h *Handler) lock(ctx context.Context, resource fencing.Resource, info Lock
 		return nil
 	})
 	if err != nil {
-		err = errors.Join(err, h.undo(ctx, resource, by))
+		err = h.undo(ctx, resource, by, err)
 	}
 	return by, err
 }
 
-// undo releases the lease of a request that failed to lock, unless the index has the lock: the client may have repeated
-// the request at another server while this one was paused.
-func (h *Handler) undo(ctx context.Context, resource fencing.Resource, by lock) error {
+// undo releases the lease of a request that failed to lock, and returns the failure. If the index has the lock, it
+// returns nil: the storage has done what it reported as failed, or the client has repeated the request at another
+// server while this one was paused.
+func (h *Handler) undo(ctx context.Context, resource fencing.Resource, by lock, failed error) error {
 	ctx, cancel := afterRequest(ctx)
 	defer cancel()
 	i, err := h.load(ctx, resource)
@@ -58,7 +59,7 @@ func (h *Handler) undo(ctx context.Context, resource fencing.Resource, by lock) 
 		return nil
 	}
 	_, err = h.release(ctx, resource, by.Token)
-	return err
+	return errors.Join(failed, err)
 }
 
 // afterRequest returns a context for what must be done after a request, which may have been canceled.
