@@ -113,13 +113,10 @@ func (f *resetFlags) run(c *cobra.Command, gate resettable, resource fencing.Res
 		return err
 	}
 	err = gate.Reset(c.Context(), resource, mark, token)
-	if releaseErr := release(); err == nil {
-		err = releaseErr
-	}
-	if err == nil {
+	if err == nil { // also if the release fails
 		_, err = fmt.Fprintf(c.ErrOrStderr(), "%s: mark %d, new mark %d\n", resource, mark, token)
 	}
-	return err
+	return cmp.Or(err, release())
 }
 
 // freshToken acquires the lock, unless the operator gave a token.
