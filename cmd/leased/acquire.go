@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -58,6 +60,7 @@ func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
 // may be in the queue of the lock, and another attempt would wait behind it. If the outcome is
 // still unknown at the end, the lease expires after its TTL.
 func (a *access) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	signal.Ignore(syscall.SIGPIPE) // whoever cannot print what it did with the lock has to release it
 	wait, err := time.ParseDuration(r.Wait)
 	if err != nil || wait <= 0 {
 		return fetch(ctx, a, api.Acquire, r) // the service validates it

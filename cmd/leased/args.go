@@ -93,11 +93,11 @@ func interrupted(s os.Signal) error {
 	return &codeError{code: exitSignal + int(number)}
 }
 
-// interruptible returns a RunE whose context ends after SIGINT or SIGTERM. If run then fails, the program ends as a
-// shell expects after a signal.
+// interruptible returns a RunE whose context ends after SIGINT, SIGTERM, SIGHUP or SIGQUIT, so that it can clean up:
+// locks, the terminal, temporary files. If run then fails, the program ends as a shell expects after a signal.
 func interruptible(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		ctx, stop := untilInterrupted(c.Context())
+		ctx, stop := untilInterrupted(c.Context(), syscall.SIGHUP, syscall.SIGQUIT)
 		defer stop()
 		c.SetContext(ctx)
 		err := run(c, args)

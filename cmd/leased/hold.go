@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +99,8 @@ func (f *runFlags) holding(c *cobra.Command, name string,
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupted(c.Context())
+	signal.Ignore(syscall.SIGPIPE) // without a reader of its output, the process releases the lock before it ends
+	ctx, stop := untilInterrupted(c.Context(), syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	client, err := f.connect(ctx, resource)
 	defer f.line.end()

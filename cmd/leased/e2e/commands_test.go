@@ -71,10 +71,18 @@ func TestUnprintedLeaseIsReleased(t *testing.T) {
 	closed, err := os.Open(os.DevNull) // it cannot be written to
 	require.NoError(t, err)
 	defer closed.Close()
-	command := exec.Command(leased, "acquire", "job/1", "--ttl=10m")
-	command.Env, command.Stdout = append(os.Environ(), env...), closed
-	require.Error(t, command.Run())
-	require.Contains(t, must(t, env, leased, "inspect", "job/1"), "job/1: free")
+	reader, unread, err := os.Pipe() // it has no reader
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	defer unread.Close()
+	for _, output := range []*os.File{closed, unread} {
+		for _, name := range []string{"acquire", "lock"} {
+			command := exec.Command(leased, name, "job/1", "--ttl=10m")
+			command.Env, command.Stdout = append(os.Environ(), env...), output
+			require.Error(t, command.Run())
+			require.Contains(t, must(t, env, leased, "inspect", "job/1"), "job/1: free", "%s to %s", name, output.Name())
+		}
+	}
 }
 
 // A new member that found no cluster joins on command.

@@ -22,7 +22,7 @@ func TestHoldUntilSignal(t *testing.T) {
 	waiter.says("held by first")
 	waiter.signal(syscall.SIGTERM)
 	require.Equal(t, 143, waiter.code())
-	p.signal(syscall.SIGINT)
+	p.signal(syscall.SIGHUP)
 	require.Equal(t, 0, p.code(), &p.output)
 	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
 

@@ -188,7 +188,7 @@ func TestListWatch(t *testing.T) {
 	s.restored()
 }
 
-// Ctrl-Z restores the terminal and stops the program, and it draws again when it continues.
+// Ctrl-Z restores the terminal and stops the program, and it draws again when it continues. Ctrl-\ restores it, too.
 func TestTopIsStopped(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
@@ -203,6 +203,12 @@ func TestTopIsStopped(t *testing.T) {
 	s.types("\x03") // Ctrl-C
 	require.Equal(t, 128+int(syscall.SIGINT), s.process.code())
 	require.Equal(t, s.before, s.settings())
+
+	s = onScreen(t, endpoint(api), 80, 24, leased, "top")
+	s.shows(`0 locks`)
+	s.types("\x1c") // Ctrl-\
+	require.Equal(t, 128+int(syscall.SIGQUIT), s.process.code())
+	s.restored()
 }
 
 // acquire --wait waits until a member can be reached and leads.
