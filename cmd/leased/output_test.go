@@ -45,6 +45,15 @@ func TestWaitersAndEventsEscapeNames(t *testing.T) {
 	require.NotContains(t, out.String(), evil)
 }
 
+// A text that takes several lines of the terminal is removed as a whole.
+func TestWrappedTextIsErased(t *testing.T) {
+	t.Parallel()
+	for columns, up := range map[int]int{0: 0, 1: 0, 80: 0, 81: 1, 160: 1, 161: 2} {
+		text := strings.Repeat("日", columns/2) + strings.Repeat("a", columns%2)
+		require.Equal(t, "\r"+strings.Repeat("\x1b[A", up)+"\x1b[J", erase(text, 80), columns)
+	}
+}
+
 // The state of a cluster warns when tokens come near the bound of the gates, in either mode.
 func TestClusterStatusWarnsOfLargeTokens(t *testing.T) {
 	t.Parallel()

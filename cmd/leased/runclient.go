@@ -65,7 +65,8 @@ func (f *runFlags) withTimings(options []lease.AcquireOption) []lease.AcquireOpt
 // connect connects to the service, and reads the policy of the lock. While no member can be reached, or none knows
 // the policy, it waits as long as it would wait for the lock. The caller ends f.line.
 func (f *runFlags) connect(ctx context.Context, resource fencing.Resource) (*lease.Client, error) {
-	f.line = newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
+	f.line = &waitingLine{out: os.Stderr, quiet: f.quiet, resource: resource, holder: f.holder}
+	f.line.ctx, f.line.cancel = context.WithCancel(context.Background())
 	limited, cancel := f.whileWaiting(ctx)
 	defer cancel()
 	trouble := wire.ErrUnreachable

@@ -104,8 +104,8 @@ func (f *lockFlags) page(c *cobra.Command, prefix string) error {
 	var sections []lockview.Section
 	var cluster *pb.ClusterStatusResponse
 	read := func(local bool) error {
-		sections, cluster = nil, nil
 		return f.access.call(ctx, func(service api) error {
+			sections, cluster = nil, nil // another member may have answered a part
 			for _, sort := range sorts {
 				answer, err := firstOverview(ctx, service, &pb.OverviewRequest{Prefix: prefix, Mode: f.mode, Sort: sort,
 					Limit: int32(limit), Interval: f.interval.String(), Local: local})

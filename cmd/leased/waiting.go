@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,12 +38,6 @@ type waitingLine struct {
 	began   time.Time
 	err     error // why the last try failed
 	queued  bool  // the attempt is in the queue of the lock
-}
-
-func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quiet bool) *waitingLine {
-	l := &waitingLine{out: out, quiet: quiet, resource: resource, holder: holder}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	return l
 }
 
 // setInspect sets the function that returns the holders of the lock.
@@ -90,7 +85,7 @@ func (l *waitingLine) end() {
 // as the reason is known.
 func (l *waitingLine) draw() {
 	var status lease.Status
-	live := term.IsTerminal(int(l.out.Fd()))
+	live, clear := term.IsTerminal(int(l.out.Fd())), "\r\x1b[K"
 	for pause := 250 * time.Millisecond; engine.Sleep(l.ctx, pause) == nil; pause = drawInterval {
 		l.mu.Lock()
 		inspect := l.inspect
@@ -111,15 +106,21 @@ func (l *waitingLine) draw() {
 		text, known := l.text(status, time.Now())
 		switch {
 		case live: // not cut to the width of the terminal: each part says why the command waits
-			fmt.Fprintf(l.out, "\r\x1b[K%s", text)
+			fmt.Fprint(l.out, clear, text)
+			clear = erase(text, terminal.WidthOf(l.out))
 		case known:
 			fmt.Fprintf(l.out, "leased: %s\n", text)
 			return // one line is enough
 		}
 	}
 	if live {
-		fmt.Fprint(l.out, "\r\x1b[K")
+		fmt.Fprint(l.out, clear)
 	}
+}
+
+// erase returns the sequences that remove a text from a terminal, also if it takes several lines there.
+func erase(text string, width int) string {
+	return "\r" + strings.Repeat("\x1b[A", max(0, terminal.Width(text)-1)/max(1, width)) + "\x1b[J"
 }
 
 // text returns the line, and whether it gives a reason.
@@ -131,7 +132,7 @@ func (l *waitingLine) text(status lease.Status, now time.Time) (string, bool) {
 		text += " for " + waited.String()
 	}
 	if l.err != nil {
-		return fmt.Sprintf("%s: %v; retrying", text, l.err), true
+		return fmt.Sprintf("%s: %s; retrying", text, oneLine(l.err.Error())), true
 	}
 	switch n := len(status.Holders); {
 	case n > 0:

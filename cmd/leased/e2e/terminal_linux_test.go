@@ -81,7 +81,7 @@ func TestRunOnTerminal(t *testing.T) {
 	require.Zero(t, p.code())
 }
 
-// While it waits, `leased run` shows the holder and its position in the queue.
+// While it waits, `leased run` shows the holder and its position in the queue, in several lines of a narrow terminal.
 func TestWaitingLine(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
@@ -91,6 +91,8 @@ func TestWaitingLine(t *testing.T) {
 	first, _ := onTerminal(t, env, leased, "run", "nightly", "--holder=ben", "--", "true")
 	first.says("number 1 of 1 in the queue")
 	second, terminal := onTerminal(t, env, leased, "run", "nightly", "--holder=cat", "--", "true")
+	require.NoError(t, unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 40, Row: 24}))
+	second.says("\r\x1b[A\x1b[A\x1b[J" + `waiting for "nightly"`) // it replaces the whole text
 	second.says("held by ann with token ")
 	second.says("number 2 of 2 in the queue")
 	first.says("number 1 of 2 in the queue")
