@@ -70,7 +70,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	redis, err := startRedis(ctx, f.redis, data, devNodes)
+	redis, err := startRedis(untilSignal, f.redis, data, devNodes)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ const (
 	redisProbe = 20 * time.Millisecond
 	// redisStarts is how often a node may start: another process may take its address before it listens there.
 	redisStarts = 4
+	// redisLog is the log of a Redis node, in its folder.
+	redisLog = "redis.log"
 )
 
 // devRedis is a set of redis-server processes, so that `leased dev` can offer efficiency mode on one
@@ -36,12 +38,13 @@ type devRedis struct {
 	missing error    // why there are none, if the kind auto found no usable redis-server
 	addrs   []string // the loopback addresses of the nodes
 
-	cancel context.CancelFunc // sends SIGTERM, and SIGKILL to those that do not exit in time
-	work   sync.WaitGroup
+	running context.Context    // of the processes: ctx ends only the wait for their start
+	cancel  context.CancelFunc // sends SIGTERM, and SIGKILL to those that do not exit in time
+	work    sync.WaitGroup
 }
 
 // startRedis starts n empty Redis nodes at free addresses. Their logs are in dir. The kind says whether to
-// start any: server, auto (if redis-server is installed) or none. The caller calls stop.
+// start any: server, auto (if redis-server is installed) or none. The caller calls stop, also after the end of ctx.
 func startRedis(ctx context.Context, kind, dir string, n int) (*devRedis, error) {
 	if kind == "none" {
 		return &devRedis{}, nil
@@ -54,7 +57,7 @@ func startRedis(ctx context.Context, kind, dir string, n int) (*devRedis, error)
 		return nil, err
 	}
 	r := &devRedis{}
-	ctx, r.cancel = context.WithCancel(ctx)
+	r.running, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range n {
 		if err := r.start(ctx, program, filepath.Join(dir, fmt.Sprintf("redis-%d", i+1))); err != nil {
 			r.stop()
@@ -78,6 +81,9 @@ func (r *devRedis) start(ctx context.Context, program, dir string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no redis-server has answered within %v; see %s",
+		startTimeout, filepath.Join(dir, redisLog)))
+	defer cancel()
 	for range redisStarts {
 		var addr string
 		if addr, err = freeAddr(); err != nil {
@@ -97,9 +103,9 @@ func (r *devRedis) start(ctx context.Context, program, dir string) error {
 // startAt starts an empty node at an address and waits until it accepts commands.
 func (r *devRedis) startAt(ctx context.Context, addr, program, dir string) error {
 	_, port, _ := net.SplitHostPort(addr)
-	log := filepath.Join(dir, "redis.log")
-	cmd := exec.CommandContext(ctx, program, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
-		"--save", "", "--appendonly", "no", "--databases", "1", "--logfile", log)
+	log := filepath.Join(dir, redisLog)
+	cmd := exec.CommandContext(r.running, program, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
+		"--daemonize", "no", "--save", "", "--appendonly", "no", "--databases", "1", "--logfile", log)
 	cmd.SysProcAttr = ownGroup() // Ctrl-C does not reach the nodes: they are stopped last
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = redisStopTimeout

@@ -49,7 +49,7 @@ func TestDevRedisStartsAgain(t *testing.T) {
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+
 		`echo >> "$0.starts"; [ "$(wc -l < "$0.starts")" -gt 2 ] || exit 1; exec redis-server "$@"`), 0o700))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	r := &devRedis{cancel: cancel}
+	r := &devRedis{running: ctx, cancel: cancel}
 	defer r.stop()
 	require.NoError(t, r.start(ctx, program, filepath.Join(dir, "node")))
 	require.Len(t, r.addrs, 1)

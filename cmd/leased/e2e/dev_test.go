@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,6 +70,22 @@ func TestDevPrintsWorkingCommands(t *testing.T) {
 		}
 	}
 	require.Contains(t, p.output.String(), "Dashboard: http://"+api+"/\n")
+}
+
+// Ctrl-C ends dev also while it waits for a redis-server that does not answer.
+func TestDevIsInterruptedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "redis-server"), []byte("#!/bin/sh\n"+
+		`[ "$1" = --version ] && exec echo "Redis server v=7.2.0"; : > "$0.started"; exec sleep 1000`), 0o700))
+	p := start(t, []string{"PATH=" + dir + ":/usr/bin:/bin"}, leased, "dev", "--data="+filepath.Join(dir, "dev"),
+		"--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0")
+	eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "redis-server.started"))
+		return err == nil
+	}, "for the process")
+	p.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), p.code(), &p.output)
 }
 
 // curl and the command line acquire, renew and release the same locks.

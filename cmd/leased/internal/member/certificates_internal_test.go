@@ -170,8 +170,8 @@ func TestCertificateNamesTheMember(t *testing.T) {
 	require.Same(t, before, c.current.Load())
 }
 
-// The CA of the members has signed the certificate of each: a member with another certificate would be refused. A reload
-// with another one changes nothing. A certificate that has expired can be renewed later.
+// A member whose certificate the CA has not signed would be refused by the others: it does not start. A reload of such
+// files changes nothing. A certificate that has expired can be renewed later.
 func TestCertificateIsSignedByTheCA(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir, "own", "n1")
