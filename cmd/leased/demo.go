@@ -23,9 +23,9 @@ func setUpDemoPause(c *cobra.Command) {
 
 // showPause starts a service and runs the demo with it.
 func showPause(ctx context.Context, out io.Writer) error {
-	self, err := os.Executable()
+	self, err := executable()
 	if err != nil {
-		return fmt.Errorf("find the path of leased: %w", err)
+		return err
 	}
 	dir, err := os.MkdirTemp("", "leased-demo-")
 	if err != nil {

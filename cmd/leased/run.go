@@ -118,10 +118,6 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find the path of leased: %w", err)
-	}
 	signals := make(chan os.Signal, 64)
 	notify(signals, forwardedSignals()...)
 	defer signal.Stop(signals)
@@ -138,6 +134,10 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		err = context.Cause(before)
 	}
 	stop() // from now on the command gets all signals
+	var self string
+	if err == nil {
+		self, err = executable()
+	}
 	var env []string
 	if err == nil && f.signed {
 		env, err = signedEnviron(ctx, l)
@@ -163,6 +163,21 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		f.keep(l, f.atLeast-time.Since(began), signals)
 	}
 	return f.finish(client, l, result, err)
+}
+
+// executable returns the path of this program. If its file was replaced or removed since the start, as by an upgrade
+// during a long wait, it returns the path that Linux has for a running program.
+func executable() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the path of leased: %w", err)
+	}
+	const running = "/proc/self/exe"
+	there, _ := os.Stat(path)
+	if this, err := os.Stat(running); err == nil && !os.SameFile(there, this) {
+		return running, nil
+	}
+	return path, nil
 }
 
 // acquire acquires the lock, or tries once with --no-wait.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -244,6 +245,23 @@ func TestRunBeforeTheService(t *testing.T) {
 	p.says("done")
 	require.Zero(t, p.code())
 	require.Regexp(t, `"ttlLeft": "[45]\d[.s]`, p.output.String())
+}
+
+// `leased run` starts its command although its own file was replaced while it waited, as by an upgrade.
+func TestRunOutlivesAnUpgrade(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	token := tokenOf(t, env, "nightly", "--ttl=10m")
+	upgraded := filepath.Join(t.TempDir(), "leased")
+	must(t, nil, "cp", leased, upgraded)
+	p := start(t, env, upgraded, "run", "nightly", "--", "echo", "done")
+	queued(t, env, "nightly", 1)
+	require.NoError(t, os.Remove(upgraded))
+	require.NoError(t, os.WriteFile(upgraded, []byte("#!/bin/sh\nexit 9\n"), 0o700))
+	must(t, env, leased, "release", "nightly", "--token="+token)
+	p.says("done")
+	require.Zero(t, p.code())
 }
 
 func TestBreakStopsTheCommand(t *testing.T) {
