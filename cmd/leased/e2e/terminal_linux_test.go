@@ -81,6 +81,43 @@ func TestRunOnTerminal(t *testing.T) {
 	require.Zero(t, p.code())
 }
 
+// A command that is not in the foreground from the beginning gets the terminal when it reads from it, and Ctrl-Z, which
+// would leave it stopped, has no effect.
+func TestRunAsksOnTerminal(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line < /dev/tty; ` +
+		`echo "got $line"; while :; do sleep 0.05; done' < /dev/null; echo "code $?"; read line; echo "mine again: $line"`
+	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
+	p.says("ready")
+	_, err := terminal.WriteString("hello\n")
+	require.NoError(t, err)
+	p.says("got hello")
+	_, err = terminal.WriteString("\x1a\x03") // Ctrl-Z, Ctrl-C
+	require.NoError(t, err)
+	p.says("interrupted")
+	p.says("code 6")
+	_, err = terminal.WriteString("back\n")
+	require.NoError(t, err)
+	p.says("mine again: back")
+	require.Zero(t, p.code())
+}
+
+// A pager behind `leased run` can read from the terminal while the command runs.
+func TestRunBeforeAPager(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", leased+` run nightly -- sh -c 'echo ready; sleep 1000' | `+
+		`sh -c 'trap : INT; read line; echo "$line" >&2; read line < /dev/tty; echo "got $line"'; echo "ended"`)
+	p.says("ready")
+	_, err := terminal.WriteString("hello\n")
+	require.NoError(t, err)
+	p.says("got hello")
+	_, err = terminal.WriteString("\x03") // Ctrl-C
+	require.NoError(t, err)
+	p.says("ended")
+}
+
 // While it waits, `leased run` shows the holder and its position in the queue, in several lines of a narrow terminal.
 func TestWaitingLine(t *testing.T) {
 	t.Parallel()

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -73,9 +76,11 @@ func (c *Command) Run(l *lease.Lease) (Result, error) {
 		return Result{}, fmt.Errorf("start the command: %w", s.stopping)
 	}
 	adoptOrphans()
-	if program.SysProcAttr.Foreground {
-		defer takeTerminal(c.Stdin)
+	if s.terminal, s.lent = c.Stdin, program.SysProcAttr.Foreground; !s.lent {
+		s.terminal, _ = os.OpenFile("/dev/tty", os.O_RDWR, 0) // nil if this process has none
+		defer s.terminal.Close()
 	}
+	defer s.takeTerminal()
 	h, err := startPlaceholder(c.Hold, program)
 	if err != nil {
 		return Result{}, err
@@ -124,12 +129,17 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	own := fencing.Environ(l.GateResource(), l.Token())
 	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isWithheld), own, c.Env)
 	cmd.SysProcAttr = OwnGroup()
-	if isTerminal(c.Stdin) {
-		// Otherwise the command cannot read from it. Keys such as Ctrl-C then go to
-		// the command.
+	if foreground(c.Stdin) == unix.Getpgrp() && !isPipe(c.Stdout) {
+		// Otherwise the command cannot read from it, before unstop gives it the terminal. Keys such as Ctrl-C then go to
+		// the command. At the end of a pipe may be a program that reads keys, such as a pager.
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(c.Stdin.Fd())
 	}
 	return cmd, nil
+}
+
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
 // isWithheld reports whether the command does not get an environment variable: a secret, since a command
@@ -153,6 +163,8 @@ type supervisor struct {
 	guard    *guard
 	schedule schedule
 	group    group
+	terminal *os.File // nil if there is none
+	lent     bool     // the command has got the terminal
 
 	deadline time.Time // of the lease, as last seen
 	stopping error     // why the command is being stopped
@@ -209,6 +221,7 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 			s.stop(ErrGuard, time.Now())
 		case <-tick.C:
 			reapOrphans(int(s.group), s.guard.cmd.Process.Pid)
+			s.unstop()
 		}
 		s.check()
 		if s.stopping != nil && !s.killed && !time.Now().Before(s.killAt) {
@@ -216,6 +229,33 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 			s.killed = true
 			s.command.Log("killed the command")
 		}
+	}
+}
+
+// unstop continues a command that the terminal has stopped. One that was stopped because it uses the terminal gets the
+// terminal, if this process has it. One that Ctrl-Z has stopped could not be continued by the shell.
+func (s *supervisor) unstop() {
+	switch s.group.stoppedBy() {
+	case syscall.SIGTTIN, syscall.SIGTTOU:
+		if foreground(s.terminal) != unix.Getpgrp() {
+			return
+		}
+		s.lent = true
+		setForeground(s.terminal, int(s.group))
+	case syscall.SIGTSTP:
+	default:
+		return
+	}
+	s.group.signal(syscall.SIGCONT)
+}
+
+// takeTerminal brings this process back to the foreground of a terminal that the command has got, and continues the
+// processes of its group that could not use it meanwhile.
+func (s *supervisor) takeTerminal() {
+	if s.lent {
+		signal.Ignore(syscall.SIGTTOU) // otherwise the kernel stops a background process here
+		setForeground(s.terminal, unix.Getpgrp())
+		_ = syscall.Kill(0, syscall.SIGCONT)
 	}
 }
 

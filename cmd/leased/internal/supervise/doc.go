@@ -18,7 +18,7 @@
 //
 //   - [Command]: what to run; [Command.Run] runs it.
 //   - schedule: when to send SIGTERM and SIGKILL.
-//   - group: the process group of the command.
+//   - group: the process group of the command, and its terminal.
 //   - guard: the second process; [Guard] is its main function.
 //   - placeholder: the process that becomes the command; [Hold] is its main
 //     function.

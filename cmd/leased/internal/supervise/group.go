@@ -5,7 +5,6 @@ package supervise
 import (
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,17 +44,18 @@ func (g group) reap(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// isTerminal reports whether f is a terminal with this process in the foreground.
-func isTerminal(f *os.File) bool {
+// foreground returns the process group in the foreground of a terminal, or -1 if f is not the terminal of this process.
+func foreground(f *os.File) int {
 	if f == nil {
-		return false
+		return -1
 	}
-	foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	return err == nil && foreground == unix.Getpgrp()
+	id, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
+	return id
 }
 
-// takeTerminal brings this process back to the foreground of the terminal.
-func takeTerminal(f *os.File) {
-	signal.Ignore(syscall.SIGTTOU) // otherwise the kernel stops a background process here
-	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
+func setForeground(terminal *os.File, id int) {
+	_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, id)
 }

@@ -28,10 +28,21 @@ func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 type childInfo struct {
 	_     [3]int32
 	child struct {
-		_   [0]uintptr // the alignment of the union in C
-		pid int32
-		_   [128]byte
+		_      [0]uintptr // the alignment of the union in C
+		pid    int32
+		_      uint32 // uid
+		status int32
+		_      [116]byte
 	}
+}
+
+// stoppedBy returns the signal that has stopped the command since the last call, 0 if none has.
+func (g group) stoppedBy() syscall.Signal {
+	var info childInfo
+	if unix.Waitid(unix.P_PID, int(g), (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WSTOPPED|unix.WNOHANG, nil) != nil {
+		return 0
+	}
+	return syscall.Signal(info.child.status)
 }
 
 // reapOrphans removes adopted processes that have exited from the table of processes. Somebody else waits

@@ -21,6 +21,9 @@ func adoptOrphans() {}
 // reapOrphans does nothing: init reaps them.
 func reapOrphans(...int) {}
 
+// stoppedBy returns 0: this system cannot wait for stopped processes without reaping them.
+func (group) stoppedBy() syscall.Signal { return 0 }
+
 // awaitLeader waits until the command has exited.
 func (g group) awaitLeader(cmd *exec.Cmd) { _ = cmd.Wait() }
 
