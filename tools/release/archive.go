@@ -19,7 +19,7 @@ type file struct {
 }
 
 // link matches a link to another file of the repository.
-var link = regexp.MustCompile(`\]\(([a-z]+/[^)]*)\)`)
+var link = regexp.MustCompile(`\]\(((?:[a-z]+/|CONTRIBUTING)[^)]*)\)`)
 
 // files returns the binary and the files that belong to it.
 func (r *release) files(binary string) (files []file, err error) {

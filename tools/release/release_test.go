@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -65,8 +66,9 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the archive lacks %s", want)
 		}
 	}
-	if strings.Contains(string(files[name+"/README.md"]), "](docs/") {
-		t.Error("README.md of the archive links to documents that it does not have")
+	links := regexp.MustCompile(`\]\([^):]*(/|\.md)[^):]*\)`)
+	for _, missing := range links.FindAllString(string(files[name+"/README.md"]), -1) {
+		t.Errorf("README.md of the archive links to a document that it does not have: %s", missing)
 	}
 	checkProgram(t, files[name+"/leased"])
 	quickStart(t, filepath.Join(out, name+".tar.gz"))
