@@ -18,6 +18,9 @@ func TestUsageErrors(t *testing.T) {
 		"inspect a b": "inspect takes only the name of a lock, not also \"b\"; see `leased inspect --help`",
 		"redis fleet set": "redis fleet set needs the addresses of the Redis nodes, HOST:PORT; see `leased " +
 			"redis fleet set --help`",
+		"redis fleet set --force ,": "HOST:PORT is empty; to end efficiency mode, use `leased redis fleet remove`",
+		"redis init --redis=":       "no Redis",
+		"list --postgres=":          "--postgres is empty",
 		"gate proxy reopen":         "gate proxy reopen needs the name of a resource; see `leased gate proxy reopen --help`",
 		"break a --token x":         "--token (x) must be a whole number in its range; see `leased break --help`",
 		"break a --token -1":        "--token (-1) must be a whole number in its range; see `leased break --help`",

@@ -52,6 +52,8 @@ func checkPostgres(c *cobra.Command) error {
 	both := strings.HasPrefix(path, "postgres ") // a move needs both
 	given := c.Flags().Changed(postgresFlag)
 	switch {
+	case given && c.Flags().Lookup(postgresFlag).Value.String() == "": // as from an unset variable
+		return usageError(errors.New("--postgres is empty; give a database, or leave it out to use the service"))
 	case slices.Contains(postgresCommands, path):
 		if given && c.Flags().Changed("endpoint") && !both {
 			return usageError(errors.New("--postgres and --endpoint cannot be combined: locks are in a database or in a " +

@@ -167,6 +167,9 @@ func setUpFleetSet(c *cobra.Command) {
 	flags.BoolVar(&noWait, "no-wait", false, "return when the change has started")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r.Fleet.Addresses = settings.Split(strings.Join(args, ","))
+		if len(r.Fleet.Addresses) == 0 { // as from an unset variable; with --force it would remove the fleet
+			return usageError(errors.New("HOST:PORT is empty; to end efficiency mode, use `leased redis fleet remove`"))
+		}
 		if err := a.fillFleet(c.Context(), r.Fleet); err != nil {
 			return err
 		}

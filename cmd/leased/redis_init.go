@@ -45,7 +45,7 @@ func setUpRedisInit(c *cobra.Command) {
 		"longest TTL of a lease, the same as in the programs; with --redis")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch given := c.Flags().Changed("floor"); {
-		case f.nodes != "":
+		case c.Flags().Changed("redis"): // empty means no nodes, not the service
 			return f.standalone(c, given)
 		case given:
 			return f.provide(c)
