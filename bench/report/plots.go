@@ -35,7 +35,7 @@ func (s *summary) plot(work string) []byte {
 	w := workloads[work]
 	var panels []*plot.Plot
 	height := vg.Length(0)
-	legend := newLegend()
+	legend := &legend{seen: map[string]bool{}}
 	for _, d := range w.drawn {
 		if len(s.measured(work, []string{d.figure})) == 0 {
 			continue
@@ -263,8 +263,6 @@ type legend struct {
 	seen    map[string]bool
 	columns [3]plot.Legend
 }
-
-func newLegend() *legend { return &legend{seen: map[string]bool{}} }
 
 // rows returns the number of entries of the longest column.
 func (l *legend) rows() int { return (len(l.seen) + len(l.columns) - 1) / len(l.columns) }
