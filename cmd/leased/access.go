@@ -238,8 +238,7 @@ var errAuthority = errors.New("does not verify the certificate of the member")
 func (a *access) certificateError(alert string) error {
 	if a.cert == "" {
 		return fmt.Errorf("%w, and none was given; give --tls-cert and --tls-key, or "+
-			"LEASED_CLIENT_TLS_CERT and LEASED_CLIENT_TLS_KEY",
-			errCertificate)
+			"LEASED_CLIENT_TLS_CERT and LEASED_CLIENT_TLS_KEY", errCertificate)
 	}
 	_, reason, _ := strings.Cut(alert, "remote error: ")
 	return fmt.Errorf("%w, and rejects %s: %s; give another one with --tls-cert and --tls-key", errCertificate,

@@ -86,8 +86,7 @@ func (r *certsRequest) run(w io.Writer, now time.Time) error {
 		}
 		fmt.Fprintf(w, "\nclient %s: %s\n", name, outcome(issued))
 		fmt.Fprintf(w, "  export LEASED_CLIENT_TLS_CA=%s LEASED_CLIENT_TLS_CERT=%s LEASED_CLIENT_TLS_KEY=%s\n", issued.CAFile,
-			issued.CertFile,
-			issued.KeyFile)
+			issued.CertFile, issued.KeyFile)
 		if !r.pkcs12 {
 			continue
 		}

@@ -64,30 +64,34 @@ func (a *access) topology(ctx context.Context, sure bool) (topology engine.Topol
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*connectTimeout, wire.ErrUnreachable)
 	defer cancel()
 	err = a.call(ctx, func(service api) error {
-		if topology, err = firstTopology(ctx, service); err != nil || topology.Version > 0 || !sure {
+		read := func() (err error) {
+			message, err := first(ctx, service.WatchTopology, &pb.WatchTopologyRequest{})
+			if err == nil {
+				topology, err = wire.ToTopology(message)
+			}
 			return err
 		}
-		if _, err = service.ListPolicies(ctx, &pb.ListPoliciesRequest{}); err == nil {
-			topology, err = firstTopology(ctx, service)
+		if err := read(); err != nil || topology.Version > 0 || !sure {
+			return err
 		}
-		return err
+		if _, err := service.ListPolicies(ctx, &pb.ListPoliciesRequest{}); err != nil {
+			return err
+		}
+		return read()
 	})
 	return topology, err
 }
 
-// firstTopology returns the policies that a member has.
-func firstTopology(ctx context.Context, service api) (engine.Topology, error) {
+// first returns the first message of a stream.
+func first[Request, Message any](ctx context.Context, open func(context.Context, *Request,
+	...grpc.CallOption) (grpc.ServerStreamingClient[Message], error), request *Request) (*Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := service.WatchTopology(ctx, &pb.WatchTopologyRequest{})
+	stream, err := open(ctx, request)
 	if err != nil {
-		return engine.Topology{}, err
+		return nil, err
 	}
-	first, err := stream.Recv()
-	if err != nil {
-		return engine.Topology{}, err
-	}
-	return wire.ToTopology(first)
+	return stream.Recv()
 }
 
 // api has the methods of all services of a member.

@@ -93,8 +93,7 @@ func (f *tfstateFlags) secure() error {
 	ip := net.ParseIP(host)
 	if local := host == "localhost" || ip != nil && ip.IsLoopback(); !local && (f.cert == "" || f.users == "") {
 		return fmt.Errorf("--listen %q is not a loopback address, and states contain secrets: give --users-file, "+
-			"--listen-cert and --listen-key",
-			f.listen)
+			"--listen-cert and --listen-key", f.listen)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func setUpLock(c *cobra.Command) {
 			case <-ctx.Done():
 				return nil
 			case <-l.Done():
-				return lostError(l)
+				return &codeError{wire.ExitLost, fmt.Errorf("the lease on %q was lost: %w", args[0], l.Err())}
 			}
 		})
 	}
@@ -84,10 +84,6 @@ func (o *output) leaseEvent(c *cobra.Command, event string, l *lease.Lease, form
 			"token": uint64(l.Token()), "mode": l.Mode().String()}, "")
 	}
 	return say(c, format, args...)
-}
-
-func lostError(l *lease.Lease) error {
-	return &codeError{wire.ExitLost, fmt.Errorf("the lease on %q was lost: %w", string(l.Resource()), l.Err())}
 }
 
 // holding connects a client, calls hold until a signal ends its context, and releases what the client holds. While the

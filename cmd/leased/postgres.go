@@ -69,8 +69,7 @@ func checkPostgres(c *cobra.Command) error {
 	case c.Flags().Lookup("endpoint") != nil && (&access{flags: c.Flags()}).postgres() != "" &&
 		(os.Getenv("LEASED_ENDPOINT") == "" || path == "gate tfstate"): // it takes locks, as run does
 		return usageError(fmt.Errorf("%s needs a lock service, and %s selects locks in a database; give the address of a "+
-			"service with --endpoint",
-			path, postgresVariable))
+			"service with --endpoint", path, postgresVariable))
 	}
 	return nil
 }

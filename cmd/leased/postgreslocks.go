@@ -57,8 +57,7 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 		return nil, err
 	}
 	request, err := wire.ToRequest(&pb.AcquireCall{Nonce: 1, Resources: names, Mode: r.Mode, Wait: wait > 0,
-		Holder: r.Holder, Metadata: r.Metadata,
-		Shared: r.Shared, Permits: r.Permits})
+		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Shared, Permits: r.Permits})
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +93,7 @@ func (l *postgresLocks) Acquire(ctx context.Context, r *pb.AcquireRequest, _ ...
 		return nil, err
 	}
 	return &pb.AcquireResponse{Resource: names[0], Resources: names, Token: uint64(grant.Token),
-		Mode: wire.ModeText(grant.Mode), Holder: r.Holder,
-		Ttl: wire.DurationText(ttl)}, nil
+		Mode: wire.ModeText(grant.Mode), Holder: r.Holder, Ttl: wire.DurationText(ttl)}, nil
 }
 
 // Renew extends a lease by its TTL, or by the TTL of the request.

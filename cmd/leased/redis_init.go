@@ -67,8 +67,7 @@ func (f *initFlags) provide(c *cobra.Command) error {
 			"that it knows; give --floor %d, or --force if you are sure that all granted tokens are below yours",
 			f.floor, got.ProposedFloor, got.ProposedFloor))
 	}
-	done, err := fetch(c.Context(), f.access, api.ProvideFloor,
-		&pb.ProvideFloorRequest{Floor: f.floor, Force: f.force})
+	done, err := fetch(c.Context(), f.access, api.ProvideFloor, &pb.ProvideFloorRequest{Floor: f.floor, Force: f.force})
 	return f.output.say(c, done, err, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
 }
 
@@ -91,8 +90,7 @@ func (f *initFlags) propose(c *cobra.Command) error {
 		why = "efficiency mode is waiting for: " + got.WaitingFor
 	}
 	return f.output.say(c, got, nil, "%s\nIf that cannot happen, set a floor. This one is above all tokens that the "+
-		"service knows:\n  leased redis init --floor %d",
-		why, got.ProposedFloor)
+		"service knows:\n  leased redis init --floor %d", why, got.ProposedFloor)
 }
 
 // standalone initializes nodes without a service.

@@ -140,7 +140,9 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	var env []string
 	if err == nil && f.signed {
-		env, err = signedEnviron(ctx, l)
+		var text string
+		text, err = l.SignedToken(ctx)
+		env = []string{fencing.EnvSignedToken + "=" + text}
 	}
 	if err != nil {
 		trouble, timeout := f.line.notQueued(), releaseTimeout
@@ -212,15 +214,6 @@ func (f *runFlags) keep(l *lease.Lease, rest time.Duration, signals <-chan os.Si
 			}
 		}
 	}
-}
-
-// signedEnviron returns the variable with the signed token of a lease.
-func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
-	text, err := l.SignedToken(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []string{fencing.EnvSignedToken + "=" + text}, nil
 }
 
 // notAcquired returns the error for a lock that was not acquired in time. If the

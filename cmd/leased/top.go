@@ -107,7 +107,7 @@ func (f *lockFlags) page(c *cobra.Command, prefix string) error {
 		return f.access.call(ctx, func(service api) error {
 			sections, cluster = nil, nil // another member may have answered a part
 			for _, sort := range sorts {
-				answer, err := firstOverview(ctx, service, &pb.OverviewRequest{Prefix: prefix, Mode: f.mode, Sort: sort,
+				answer, err := first(ctx, service.Overview, &pb.OverviewRequest{Prefix: prefix, Mode: f.mode, Sort: sort,
 					Limit: int32(limit), Interval: f.interval.String(), Local: local})
 				if err != nil {
 					return err
@@ -137,17 +137,6 @@ func (f *lockFlags) page(c *cobra.Command, prefix string) error {
 	}
 	lines := lockview.Sections(cluster, problem, sections, terminal.WidthOf(os.Stdout))
 	return say(c, "%s", strings.Join(lines, "\n"))
-}
-
-// firstOverview returns the first answer to a request.
-func firstOverview(ctx context.Context, service api, request *pb.OverviewRequest) (*pb.OverviewResponse, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := service.Overview(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	return stream.Recv()
 }
 
 func setUpList(c *cobra.Command) {

@@ -184,8 +184,7 @@ func (d *Load) pausedWrite(ctx context.Context) error {
 	}
 	d.refused.Add(1)
 	d.print("the lease of %s expired while it was paused; the gate refused its late write with token %d, because %s "+
-		"has written with token %d",
-		first, stale.Token, second, stale.Mark)
+		"has written with token %d", first, stale.Token, second, stale.Mark)
 	return d.Client.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark,
 		Gate: "memory", Reason: storagegate.Stale.String(), Holder: first})
 }

@@ -168,8 +168,7 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	}
 	if len(user.Hashes) == 0 && user.Certificate == "" {
 		return user, invalid(path, entry, "hashes", "of "+user.Name+", empty",
-			"must have an entry, unless the user has a certificate; `leased user secret add` makes a secret and adds "+
-				"its hash")
+			"must have an entry, unless the user has a certificate; `leased user secret add` makes a secret and adds its hash")
 	}
 	return user, nil
 }

@@ -40,8 +40,7 @@ func (s *Settings) validate() error {
 		return s.broken("tls-clients", "needs tls-cert and tls-ca")
 	case s.Users != "" && s.SecretFile == "" && len(s.Join) > 0:
 		return s.broken("secret-file", "is required with users ("+s.Users+") and join: this member must authenticate to "+
-			"the others; "+
-			"create a secret with `leased user add --member`")
+			"the others; create a secret with `leased user add --member`")
 	case s.BootstrapExpect == 0 && len(s.Join) == 0:
 		return s.broken("bootstrap-expect", "must be 1 for a single member, or the number of members listed in join; "+
 			"to join an existing cluster, give the API address of a member in join")
@@ -75,8 +74,7 @@ func (s *Settings) validateAddresses() error {
 		}
 		if s.TLSCert == "" && !loopback(host) {
 			return s.broken(key, "must be a loopback address without TLS: everyone who can connect could acquire and break "+
-				"leases; "+
-				"give tls-cert, tls-key and tls-ca")
+				"leases; give tls-cert, tls-key and tls-ca")
 		}
 	}
 	if s.ProbeListen != "" { // it may have any address: it shows only the state and the metrics of this member
@@ -116,8 +114,7 @@ func (s *Settings) validateDiagnostics() error {
 		s.texts["trace-endpoint"] = u.Redacted()
 	}
 	return s.broken("trace-endpoint", "must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318, "+
-		"without a password: "+
-		"give it in OTEL_EXPORTER_OTLP_HEADERS")
+		"without a password: give it in OTEL_EXPORTER_OTLP_HEADERS")
 }
 
 // hostOf returns the host of an address, or the rule that the address breaks.

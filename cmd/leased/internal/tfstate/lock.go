@@ -175,8 +175,7 @@ const maxField = 500
 // fields returns pointers to the fields by their names in the metadata of a lease.
 func (i *LockInfo) fields() map[string]*string {
 	return map[string]*string{"id": &i.ID, "operation": &i.Operation, "info": &i.Info, "who": &i.Who,
-		"version": &i.Version,
-		"created": &i.Created, "path": &i.Path}
+		"version": &i.Version, "created": &i.Created, "path": &i.Path}
 }
 
 // metadata returns the metadata of the lease.
