@@ -22,26 +22,19 @@ import (
 	"github.com/leased-project/leased/proptest/torture"
 )
 
-// exitSignal plus the number of a signal is the exit code after that signal.
-const exitSignal = 128
-
-// interruptError reports the signal that ended the program.
-type interruptError struct{ signal syscall.Signal }
-
-// Error names the signal.
-func (e interruptError) Error() string { return "interrupted by " + e.signal.String() }
+// exitInterrupted is the exit code after a signal that ends the program.
+const exitInterrupted = 128 + int(syscall.SIGINT)
 
 func main() {
 	logging.Disable() // of go-redis: the errors of calls are reported once, by their callers
-	root := newTorture()
-	err := root.ExecuteContext(context.Background())
-	var interrupted interruptError
-	switch {
-	case err == nil:
-	case errors.As(err, &interrupted):
-		os.Exit(exitSignal + int(interrupted.signal))
-	default:
+	err := newTorture().ExecuteContext(context.Background())
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "leased-torture: %v\n", err)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		os.Exit(exitInterrupted)
+	case err != nil:
 		os.Exit(1)
 	}
 }
@@ -107,7 +100,7 @@ func newTorture() *cobra.Command {
 }
 
 func (o *options) run(c *cobra.Command) error {
-	ctx, stop := untilInterrupted(c.Context())
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	self, err := os.Executable()
 	if err != nil {
@@ -177,23 +170,4 @@ func (o *options) write(result *torture.Result) error {
 		return fmt.Errorf("write the picture %s: %w", o.picture, err)
 	}
 	return nil
-}
-
-// untilInterrupted returns a context that SIGINT and SIGTERM cancel with an
-// interruptError.
-func untilInterrupted(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			cancel(interruptError{s.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
 }
