@@ -326,7 +326,7 @@ func readError(err error) error {
 	if !errors.Is(err, lease.ErrUncertain) {
 		return err
 	}
-	reason := strings.TrimPrefix(err.Error(), lease.ErrUncertain.Error()+": ")
+	reason := strings.ReplaceAll(err.Error(), lease.ErrUncertain.Error()+": ", "")
 	return fmt.Errorf("%w: no answer: %s; try again", lease.ErrUnavailable, reason)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,14 @@ import (
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease"
 )
+
+// The error of a call that changes nothing does not say that something may have happened.
+func TestReadIsNotUncertain(t *testing.T) {
+	t.Parallel()
+	err := readError(fmt.Errorf("list locks: %w: leadership lost", lease.ErrUncertain))
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorContains(t, err, "no answer: list locks: leadership lost; try again")
+}
 
 // A request that cannot be sent, because a name is not UTF-8, has not happened: the command is wrong, and neither is
 // its outcome uncertain nor the service unavailable.
