@@ -39,7 +39,7 @@ func TestRecipes(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "report.sql"), []byte(report), 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "report.sh"), []byte("#!/bin/sh\n"+
 				`psql shop -v token="$LEASED_TOKEN" -f `+dir+"/report.sql\n"), 0o700))
-			local := strings.NewReplacer("/opt", dir, "/usr/bin/leased", "leased", "--at-least 1m", "")
+			local := strings.NewReplacer("/opt", dir, "/usr/local/bin/leased", "leased", "--at-least 1m", "")
 			run := []string{"sh", "-c", local.Replace(command)}
 			reports := func() string { return must(t, env, "psql", "-At", "shop", "-c", "SELECT count(*) FROM report") }
 			before := reports()
