@@ -188,6 +188,7 @@ func (s *supervisor) await(done <-chan struct{}) error {
 		case <-timeout.C:
 			return fmt.Errorf("%w: the guard or the command did not start within %v", ErrGuard, startTimeout)
 		case <-tick.C:
+			s.unstop()
 		}
 		if s.check(); s.stopping != nil {
 			return s.stopping
