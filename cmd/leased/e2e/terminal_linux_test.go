@@ -107,8 +107,9 @@ func TestRunAsksOnTerminal(t *testing.T) {
 func TestRunBeforeAPager(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
-	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", leased+` run nightly -- sh -c 'echo ready; sleep 1000' | `+
-		`sh -c 'trap : INT; read line; echo "$line" >&2; read line < /dev/tty; echo "got $line"'; echo "ended"`)
+	script := leased + ` run nightly -- sh -c 'echo ready; sleep 1000' | ` +
+		`sh -c 'trap : INT; read line; echo "$line" >&2; read line < /dev/tty; echo "got $line"'; echo "ended"`
+	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
 	p.says("ready")
 	_, err := terminal.WriteString("hello\n")
 	require.NoError(t, err)
