@@ -85,7 +85,7 @@ func (l *waitingLine) end() {
 // as the reason is known.
 func (l *waitingLine) draw() {
 	var status lease.Status
-	live, clear := term.IsTerminal(int(l.out.Fd())), "\r\x1b[K"
+	live, remove := term.IsTerminal(int(l.out.Fd())), "\r\x1b[K"
 	for pause := 250 * time.Millisecond; engine.Sleep(l.ctx, pause) == nil; pause = drawInterval {
 		l.mu.Lock()
 		inspect := l.inspect
@@ -106,15 +106,15 @@ func (l *waitingLine) draw() {
 		text, known := l.text(status, time.Now())
 		switch {
 		case live: // not cut to the width of the terminal: each part says why the command waits
-			fmt.Fprint(l.out, clear, text)
-			clear = erase(text, terminal.WidthOf(l.out))
+			fmt.Fprint(l.out, remove, text)
+			remove = erase(text, terminal.WidthOf(l.out))
 		case known:
 			fmt.Fprintf(l.out, "leased: %s\n", text)
 			return // one line is enough
 		}
 	}
 	if live {
-		fmt.Fprint(l.out, clear)
+		fmt.Fprint(l.out, remove)
 	}
 }
 
