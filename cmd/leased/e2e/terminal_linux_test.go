@@ -119,6 +119,25 @@ func TestRunBeforeAPager(t *testing.T) {
 	p.says("ended")
 }
 
+// A command can read from the terminal also if a shell that reads its output lets it ignore the signals of the terminal,
+// and after a shell has brought `leased run` to the foreground.
+func TestRunInAShell(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	asks := leased + ` run nightly -- sh -c 'echo ready > /dev/tty; read line < /dev/tty; echo "got $line"'`
+	for name, script := range map[string]string{
+		"substitution": `x=$(` + asks + `); echo "printed $x"`,
+		"foreground":   asks + ` & until ps -e -o stat=,args= | grep -q '^T.*read lin[e]'; do sleep 0.1; done; sleep 1; fg`,
+	} {
+		p, terminal := onTerminal(t, endpoint(api), "bash", "--norc", "-i", "-c", script)
+		p.says("ready")
+		_, err := terminal.WriteString("hello\n")
+		require.NoError(t, err)
+		p.says("got hello")
+		require.Zero(t, p.code(), name)
+	}
+}
+
 // While it waits, `leased run` shows the holder and its position in the queue, in several lines of a narrow terminal.
 func TestWaitingLine(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	own := fencing.Environ(l.GateResource(), l.Token())
 	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isWithheld), own, c.Env)
 	cmd.SysProcAttr = OwnGroup()
-	if foreground(c.Stdin) == unix.Getpgrp() && !isPipe(c.Stdout) {
+	if foreground(c.Stdin) == unix.Getpgrp() && !(isPipe(c.Stdout) && noticesStops()) {
 		// Otherwise the command cannot read from it, before unstop gives it the terminal. Keys such as Ctrl-C then go to
 		// the command. At the end of a pipe may be a program that reads keys, such as a pager.
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(c.Stdin.Fd())
@@ -164,6 +164,7 @@ type supervisor struct {
 	schedule schedule
 	group    group
 	terminal *os.File // nil if there is none
+	asks     bool     // the command was stopped because it uses the terminal
 	lent     bool     // the command has got the terminal
 
 	deadline time.Time // of the lease, as last seen
@@ -234,20 +235,19 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 }
 
 // unstop continues a command that the terminal has stopped. One that was stopped because it uses the terminal gets the
-// terminal, if this process has it. One that Ctrl-Z has stopped could not be continued by the shell.
+// terminal, when this process has it. One that Ctrl-Z has stopped could not be continued by the shell.
 func (s *supervisor) unstop() {
 	switch s.group.stoppedBy() {
 	case syscall.SIGTTIN, syscall.SIGTTOU:
-		if foreground(s.terminal) != unix.Getpgrp() {
-			return
-		}
-		s.lent = true
-		setForeground(s.terminal, int(s.group))
+		s.asks = true
 	case syscall.SIGTSTP:
-	default:
-		return
+		s.group.signal(syscall.SIGCONT)
 	}
-	s.group.signal(syscall.SIGCONT)
+	if s.asks && foreground(s.terminal) == unix.Getpgrp() {
+		s.asks, s.lent = false, true
+		setForeground(s.terminal, int(s.group))
+		s.group.signal(syscall.SIGCONT)
+	}
 }
 
 // takeTerminal brings this process back to the foreground of a terminal that the command has got, and continues the

@@ -1,8 +1,11 @@
 package supervise
 
 import (
+	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -34,6 +37,16 @@ type childInfo struct {
 		status int32
 		_      [116]byte
 	}
+}
+
+// noticesStops reports whether stoppedBy notices that the command uses the terminal in the background: not if the
+// command ignores the signal, as in the command substitution of a shell.
+func noticesStops() bool {
+	text, _ := os.ReadFile("/proc/self/status")
+	_, line, found := strings.Cut(string(text), "\nSigIgn:\t")
+	digits, _, _ := strings.Cut(line, "\n")
+	ignored, err := strconv.ParseUint(digits, 16, 64)
+	return found && err == nil && ignored&(1<<(syscall.SIGTTIN-1)) == 0
 }
 
 // stoppedBy returns the signal that has stopped the command since the last call, 0 if none has.

@@ -21,6 +21,9 @@ func adoptOrphans() {}
 // reapOrphans does nothing: init reaps them.
 func reapOrphans(...int) {}
 
+// noticesStops reports that stoppedBy notices nothing.
+func noticesStops() bool { return false }
+
 // stoppedBy returns 0: this system cannot wait for stopped processes without reaping them.
 func (group) stoppedBy() syscall.Signal { return 0 }
 
