@@ -52,7 +52,13 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 		if leader, _ := m.node.Leader(); leader != "" {
 			return true, "", nil
 		}
-		return false, "", m.checkRemoved(m.peers.statuses(ctx))
+		answers := m.peers.statuses(ctx)
+		if through := m.moved(known, answers); len(through) > 0 {
+			m.logger.Info("telling the cluster the new Raft address of this member", "address", m.node.Address(),
+				"through", through)
+			return true, "", m.server.Join(ctx, through...)
+		}
+		return false, "", m.checkRemoved(answers)
 	}
 	if !part && m.settings.BootstrapExpect == 1 {
 		return true, "", m.bootstrap()
@@ -82,6 +88,23 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 		}
 	}
 	return true, "", m.bootstrap()
+}
+
+// moved returns the API addresses of members that know this one at another Raft address, from before its restart: their
+// leader cannot reach it. Only members that this one knows at their address count: another cluster may have one with
+// the same id. There are none while a process that has this id runs at another address: one of the two is a copy.
+func (m *Member) moved(known []raftstore.Member, answers map[string]*pb.StatusResponse) (through []string) {
+	elsewhere := func(o *pb.Member) bool { return o.Id == m.settings.ID && o.RaftAddress != m.node.Address() }
+	for address, status := range answers {
+		own := raftstore.Member{ID: status.Id, Address: status.RaftAddress, Voter: true}
+		switch {
+		case elsewhere(&pb.Member{Id: status.Id, RaftAddress: status.RaftAddress}):
+			return nil
+		case slices.Contains(known, own) && slices.ContainsFunc(status.Members, elsewhere):
+			through = append(through, address)
+		}
+	}
+	return through
 }
 
 // checkRemoved returns an error if this member was removed while it was stopped: another member has applied everything

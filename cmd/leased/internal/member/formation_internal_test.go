@@ -3,7 +3,9 @@ package member
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,58 @@ func TestRemovedWhileStopped(t *testing.T) {
 		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2, Members: all}))
 		require.NoError(t, check(&pb.StatusResponse{AppliedIndex: 2}), "it has not joined yet")
 	})
+}
+
+// A member whose Raft address has changed tells the members that it knows, and no others.
+func TestMovedMemberKnowsItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, transport := raft.NewInmemTransport("new")
+		node, err := raftstore.Open(raftstore.Config{ID: "a", Transport: transport, Storage: raftstore.MemoryStorage(),
+			Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		defer node.Close()
+		m := &Member{node: node, settings: &settings.Settings{ID: "a"}}
+		known := []raftstore.Member{{ID: "a", Address: "old", Voter: true}, {ID: "b", Address: "b", Voter: true}}
+		moved := func(more map[string]*pb.StatusResponse, b, a string) []string {
+			answers := map[string]*pb.StatusResponse{"h:7420": {Id: "b", RaftAddress: b,
+				Members: []*pb.Member{{Id: "a", RaftAddress: a}, {Id: "b", RaftAddress: b}}}}
+			maps.Copy(answers, more)
+			return m.moved(known, answers)
+		}
+		require.Equal(t, []string{"h:7420"}, moved(nil, "b", "old"))
+		require.Empty(t, moved(nil, "b", "new"), "the leader reaches it")
+		require.Empty(t, moved(nil, "elsewhere", "old"), "perhaps another cluster")
+		self := map[string]*pb.StatusResponse{"self:7420": {Id: "a", RaftAddress: "new"}}
+		require.NotEmpty(t, moved(self, "b", "old"))
+		self["self:7420"].RaftAddress = "old"
+		require.Empty(t, moved(self, "b", "old"), "one of the two is a copy")
+	})
+}
+
+// The leader of a cluster calls a member at the address that it knows, so a member that restarts at another one has to
+// tell it.
+func TestMemberRestartsAtAnotherRaftAddress(t *testing.T) {
+	t.Parallel()
+	one, _ := startMember(t)
+	join := []string{"--bootstrap-expect=0", "--join=" + one.Address()}
+	startMember(t, append(join, "--id=two")...)
+	s := newSettings(t, append(join, "--id=three")...)
+	three, err := Start(testContext(t), s, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		members := one.node.Members()
+		return len(members) == 3 && !slices.ContainsFunc(members, func(o raftstore.Member) bool { return !o.Voter })
+	}, testTimeout, 10*time.Millisecond)
+	require.NoError(t, three.Stop())
+
+	three, err = Start(testContext(t), s, "test", slog.New(slog.DiscardHandler)) // at a free port
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, three.Stop()) })
+	require.Eventually(t, func() bool {
+		leader, _ := three.node.Leader()
+		return leader != ""
+	}, testTimeout, 10*time.Millisecond)
+	require.Contains(t, one.node.Members(), raftstore.Member{ID: "three", Address: three.node.Address(), Voter: true})
 }
 
 // peer is the API of a member. status is nil for one that is starting.

@@ -27,6 +27,16 @@ const testTimeout = 2 * time.Minute
 // startMember starts a single member with more flags.
 func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
 	t.Helper()
+	s := newSettings(t, args...)
+	m, err := Start(testContext(t), s, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop()) })
+	return m, s
+}
+
+// newSettings returns the settings of a member with a new data folder.
+func newSettings(t *testing.T, args ...string) *settings.Settings {
+	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	settings.Flags(flags)
 	require.NoError(t, flags.Parse(append([]string{"--id=one", "--data=" + filepath.Join(t.TempDir(), "one"),
@@ -34,10 +44,7 @@ func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)))
 	s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 	require.NoError(t, err)
-	m, err := Start(testContext(t), s, "test", slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Stop()) })
-	return m, s
+	return s
 }
 
 func testContext(t *testing.T) context.Context {
