@@ -23,18 +23,15 @@ type leadership struct {
 	lost       chan struct{} // closed when it is over
 	wake       chan struct{} // has room for one
 
-	mu              sync.Mutex
-	lessor          *lessor.Lessor
-	unadopted       int // see machine.Sessions; 0 if the lessor has all sessions
-	unadoptedDelays int // see machine.Delays
+	mu     sync.Mutex
+	lessor *lessor.Lessor
 }
 
 // newLeadership begins a leadership, whose Lead was proposed at sent. adopt must follow.
 func (n *Node) newLeadership(m *machine.Machine, sent engine.Instant) *leadership {
 	return &leadership{number: n.leaderships.Add(1), generation: m.Generation(), clock: n.config.Clock,
-		lost: make(chan struct{}), wake: make(chan struct{}, 1), unadopted: machine.AllSessions,
-		unadoptedDelays: machine.AllDelays,
-		lessor:          lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.HasEnding(), lessor.ProofLife)}
+		lost: make(chan struct{}), wake: make(chan struct{}, 1),
+		lessor: lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.HasEnding(), lessor.ProofLife)}
 }
 
 // adoptPiece is the number of sessions, and of lock-delays, that a new leader takes over without a pause.
@@ -46,13 +43,8 @@ func (t *leadership) adopt(m *machine.Machine) (more bool) {
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sessions, left := m.Sessions(t.unadopted, adoptPiece)
-	t.lessor.Adopt(sessions...)
-	delays, delaysLeft := m.Delays(t.unadoptedDelays, adoptPiece)
-	t.lessor.AdoptDelays(now, delays...)
-	t.unadopted, t.unadoptedDelays = left, delaysLeft
-	t.notify()
-	return left+delaysLeft > 0
+	defer t.notify()
+	return t.lessor.Adopt(now, m, adoptPiece)
 }
 
 // adoptOne takes over one session of m, if adopt has not done it yet. The caller holds
@@ -60,9 +52,7 @@ func (t *leadership) adopt(m *machine.Machine) (more bool) {
 func (t *leadership) adoptOne(m *machine.Machine, id engine.SessionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if info := m.SessionInfo(id); t.unadopted > 0 && info.Incarnation != 0 {
-		t.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
-	}
+	t.lessor.AdoptOne(m, id)
 }
 
 // proven records that an entry proposed at sent has committed.
@@ -87,7 +77,7 @@ func (t *leadership) renew(arrived engine.Instant, id engine.SessionID, incarnat
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	renewed = t.lessor.Renew(arrived, id, incarnation, ttl)
-	return renewed, renewed || t.unadopted == 0
+	return renewed, renewed || t.lessor.HasAll()
 }
 
 // describe sets what the leader knows about the session of a holder. A nil leadership knows nothing.

@@ -36,9 +36,6 @@ type leadership struct {
 	timer     int           // number of the last timer; earlier ones are obsolete
 	heldUp    time.Duration // commands of the lessor are delivered after this time
 	waiters   map[attemptID]func(answer)
-	unadopted int // see machine.Sessions
-
-	unadoptedDelays int // see machine.Delays
 }
 
 // attemptID identifies an Acquire in the log.
@@ -82,7 +79,6 @@ func (l *leadership) lead() {
 		}
 		l.restoring = false
 		l.lessor = lessor.New(l.instant(), sent, a.result.Generation, l.machine.HasEnding(), lessor.ProofLife)
-		l.unadopted, l.unadoptedDelays = machine.AllSessions, machine.AllDelays
 		l.adopt()
 		l.checkDeadlines()
 	})
@@ -90,11 +86,7 @@ func (l *leadership) lead() {
 
 // adopt takes over the sessions and lock-delays one at a time, while the leader serves.
 func (l *leadership) adopt() {
-	sessions, left := l.machine.Sessions(l.unadopted, 1)
-	l.lessor.Adopt(sessions...)
-	delays, delaysLeft := l.machine.Delays(l.unadoptedDelays, 1)
-	l.lessor.AdoptDelays(l.instant(), delays...)
-	if l.unadopted, l.unadoptedDelays = left, delaysLeft; left+delaysLeft > 0 {
+	if l.lessor.Adopt(l.instant(), l.machine, 1) {
 		l.w.timer(l.process, adoptPause, func() {
 			if l.replica.serving() == l {
 				l.adopt()
@@ -345,9 +337,7 @@ func (r *replica) arrival() arrival { return arrival{r.instant(), r.w.now} }
 // renewFrom renews a session from an arrival, for ttl or the session's own. It reports false
 // if the session has ended.
 func (l *leadership) renewFrom(a arrival, id engine.SessionID, incarnation uint64, ttl time.Duration) bool {
-	if info := l.machine.SessionInfo(id); l.unadopted > 0 && info.Incarnation != 0 {
-		l.lessor.Adopt(machine.OpenedSession{ID: id, SessionInfo: info})
-	}
+	l.lessor.AdoptOne(l.machine, id)
 	return l.lessor.Renew(a.instant, id, incarnation, ttl)
 }
 

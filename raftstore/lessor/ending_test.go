@@ -11,8 +11,13 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-func opened(id engine.SessionID, incarnation uint64) machine.OpenedSession {
-	return machine.OpenedSession{ID: id, SessionInfo: machine.SessionInfo{TTL: 10 * time.Second, Incarnation: incarnation}}
+// opened returns a machine with open sessions, whose incarnations are 1, 2, and so on.
+func opened(ids ...engine.SessionID) *machine.Machine {
+	m := machine.New()
+	for _, id := range ids {
+		m.Apply(&machine.OpenSession{Session: id, TTL: 10 * time.Second})
+	}
+	return m
 }
 
 var endRequests = &machine.EndRequests{Max: machine.MaxEndRequests}
@@ -75,10 +80,13 @@ func TestExpiriesAreSpread(t *testing.T) {
 func TestRenewedSessionsAreVisitedInPieces(t *testing.T) {
 	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
 	const sessions = 2*lessor.MaxVisits + 1
-	for i := range sessions {
-		id := engine.SessionID{byte(i >> 8), byte(i)}
-		l.Adopt(opened(id, 1))
-		require.True(t, l.Renew(at(5*time.Second), id, 1, 0))
+	ids := make([]engine.SessionID, sessions)
+	for i := range ids {
+		ids[i] = engine.SessionID{byte(i >> 8), byte(i)}
+	}
+	l.Adopt(at(0), opened(ids...), machine.AllSessions)
+	for i, id := range ids {
+		require.True(t, l.Renew(at(5*time.Second), id, uint64(i+1), 0))
 	}
 	for step := range 3 {
 		commands, wait := l.Due(at(11 * time.Second))
@@ -105,7 +113,13 @@ func TestAdoptedSessionKeepsItsTime(t *testing.T) {
 	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
 	require.False(t, l.Renew(at(0), a, 1, 0), "it is not adopted yet")
 	open(l, time.Second, a, time.Second, 1)
-	l.Adopt(opened(a, 1))
+	m := opened(a, b)
+	l.AdoptOne(m, a)
+	require.False(t, l.HasAll())
+	require.True(t, l.Adopt(at(time.Second), m, 1))
+	require.False(t, l.Adopt(at(time.Second), m, 1))
+	require.True(t, l.HasAll())
+	require.Equal(t, 2, l.Sessions())
 	commands, _ := l.Due(at(10 * time.Second))
 	require.Empty(t, commands)
 	require.True(t, l.Renew(at(10*time.Second), a, 1, 0))

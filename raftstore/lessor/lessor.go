@@ -42,6 +42,8 @@ type Lessor struct {
 
 	since time.Time // when the leadership began, with the grace of its sessions
 	end   *deadline // when the next EndRequests is due; nil if no session is ending
+
+	sessionsLeft, delaysLeft int // of the machine, to be adopted: see machine.Sessions and machine.Delays
 }
 
 // session is the deadline of one session.
@@ -56,20 +58,42 @@ type session struct {
 
 // New begins a leadership, whose Lead was proposed at proven and has committed
 // with generation. ending says whether sessions have ended under an earlier leader that still
-// have requests. Adopt and AdoptDelays must follow.
+// have requests. Adopt must follow until it returns false.
 func New(now, proven engine.Instant, generation uint64, ending bool, grace time.Duration) *Lessor {
 	l := &Lessor{generation: generation, proven: proven, sessions: map[engine.SessionID]*session{},
-		since: now.Time().Add(grace)}
+		since: now.Time().Add(grace), sessionsLeft: machine.AllSessions, delaysLeft: machine.AllDelays}
 	if ending {
 		l.endRequests(now.Time())
 	}
 	return l
 }
 
-// Adopt gives sessions that were open when the leadership began their full TTL, and the grace
-// on top. They must be open still. Sessions are adopted in pieces, while the leader serves:
-// one that is not adopted yet does not expire, and must be adopted before it is renewed.
-func (l *Lessor) Adopt(sessions ...machine.OpenedSession) {
+// Adopt takes over the next sessions and the next lock-delays of m, at most limit of each, and
+// returns false if there are no more. Sessions that were open when the leadership began get their
+// full TTL, and the grace on top. They are adopted in pieces, while the leader serves: one that is
+// not adopted yet does not expire, and must be adopted before it is renewed.
+//
+// Lock-delays get their full time from now on. A delay that is adopted twice, or began under this
+// leadership, does no harm: the second EndDelay has no effect.
+func (l *Lessor) Adopt(now engine.Instant, m *machine.Machine, limit int) (more bool) {
+	sessions, sessionsLeft := m.Sessions(l.sessionsLeft, limit)
+	l.adopt(sessions...)
+	delays, delaysLeft := m.Delays(l.delaysLeft, limit)
+	for i := range delays {
+		l.addDelay(now, &delays[i])
+	}
+	l.sessionsLeft, l.delaysLeft = sessionsLeft, delaysLeft
+	return sessionsLeft+delaysLeft > 0
+}
+
+// AdoptOne takes over one session of m, if it is open and Adopt may not have done it yet.
+func (l *Lessor) AdoptOne(m *machine.Machine, id engine.SessionID) {
+	if info := m.SessionInfo(id); !l.HasAll() && info.Incarnation != 0 {
+		l.adopt(machine.OpenedSession{ID: id, SessionInfo: info})
+	}
+}
+
+func (l *Lessor) adopt(sessions ...machine.OpenedSession) {
 	for _, opened := range sessions {
 		deadline := l.since.Add(opened.TTL)
 		s := l.sessions[opened.ID]
@@ -81,14 +105,8 @@ func (l *Lessor) Adopt(sessions ...machine.OpenedSession) {
 	}
 }
 
-// AdoptDelays gives lock-delays that were running when the leadership began their full time from
-// now on. They are adopted in pieces, like sessions. A delay that is adopted twice, or began under
-// this leadership, does no harm: the second EndDelay has no effect.
-func (l *Lessor) AdoptDelays(now engine.Instant, delays ...machine.Event) {
-	for i := range delays {
-		l.addDelay(now, &delays[i])
-	}
-}
+// HasAll reports whether Adopt has taken over all sessions.
+func (l *Lessor) HasAll() bool { return l.sessionsLeft == 0 }
 
 // Affects reports whether Applied must be called for a command and its events.
 // Most commands acquire or release, and affect no deadline.

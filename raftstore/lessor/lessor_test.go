@@ -85,10 +85,18 @@ func TestUncertainExpiryIsNotUndone(t *testing.T) {
 }
 
 func TestLockDelayEnds(t *testing.T) {
-	delayed := machine.Event{Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second,
-		DelayID: 3}
+	m := machine.New()
+	for _, c := range []machine.Command{
+		&machine.SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: 5 * time.Second}},
+		&machine.OpenSession{Session: a, TTL: time.Hour}, // order 1
+		&machine.Acquire{Session: a, Incarnation: 1, Request: engine.Request{Nonce: 1, Resources: []fencing.Resource{"r"}}},
+		&machine.Expire{Session: a, Incarnation: 1},
+		&machine.EndRequests{Max: machine.MaxEndRequests}, // order 3
+	} {
+		m.Apply(c)
+	}
 	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
-	l.AdoptDelays(at(0), delayed)
+	require.False(t, l.Adopt(at(0), m, machine.AllDelays))
 	commands, wait := l.Due(at(time.Second))
 	require.Empty(t, commands)
 	require.Equal(t, 4*time.Second, wait, "a lock-delay has no grace")
@@ -98,13 +106,13 @@ func TestLockDelayEnds(t *testing.T) {
 	again, _ := l.Due(at(6 * time.Second))
 	require.Equal(t, commands, again)
 
-	delayed.DelayID = 4
-	l.Applied(at(6*time.Second), &machine.Release{}, machine.Result{Code: machine.Done}, []machine.Event{delayed})
+	l.Applied(at(6*time.Second), &machine.Release{}, machine.Result{Code: machine.Done}, []machine.Event{{
+		Type: machine.EventDelayed, Resources: []fencing.Resource{"r"}, Delay: 5 * time.Second, DelayID: 4}})
 	commands, _ = l.Due(at(11 * time.Second))
 	require.Len(t, commands, 1)
 
-	delayed.DelayID = 5
-	l.AdoptDelays(at(12*time.Second), delayed)
+	l = lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
+	require.False(t, l.Adopt(at(12*time.Second), m, machine.AllDelays))
 	_, wait = l.Due(at(12 * time.Second))
 	require.Equal(t, 5*time.Second, wait, "its time begins when it is adopted")
 }
@@ -139,14 +147,13 @@ func TestClosedSessionHasNoDeadline(t *testing.T) {
 
 func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
 	l := lessor.New(at(0), at(0), 7, false, lessor.ProofLife)
-	l.Adopt(opened(b, 2))
-	l.Adopt(opened(a, 1))
+	require.False(t, l.Adopt(at(0), opened(b, a), machine.AllSessions))
 	require.Equal(t, 10*time.Second, l.Left(at(0), a), "grace is not shown to callers")
 	commands, wait := l.Due(at(10 * time.Second))
 	require.Empty(t, commands)
 	require.Equal(t, lessor.ProofLife, wait)
 	commands, _ = l.Due(at(10*time.Second + lessor.ProofLife))
-	require.Equal(t, []machine.Command{expire(a, 1), expire(b, 2)}, commands, "in the order of their ids")
+	require.Equal(t, []machine.Command{expire(a, 2), expire(b, 1)}, commands, "in the order of their ids")
 }
 
 func TestProofOfLeadershipAges(t *testing.T) {
