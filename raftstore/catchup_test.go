@@ -79,7 +79,7 @@ func first(rpc raft.RPC) (raft.RPC, bool) {
 func (c *cluster) rejoin(t *testing.T, i int) *Node {
 	t.Helper()
 	old := c.nodes[i]
-	require.NoError(t, old.Stop(testContext(t)))
+	require.NoError(t, stop(testContext(t), old))
 	rest := &cluster{t: t}
 	for _, n := range c.nodes {
 		if n != old {

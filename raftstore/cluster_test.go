@@ -107,6 +107,12 @@ func openNode(t testing.TB, c Config) *Node {
 	return n
 }
 
+// stop transfers the leadership, if a node leads others, and closes the node.
+func stop(ctx context.Context, n *Node) error {
+	_ = n.Transfer(ctx, "")
+	return n.Close()
+}
+
 // cluster is a cluster whose nodes run in this process.
 type cluster struct {
 	t       testing.TB

@@ -271,23 +271,6 @@ func (n *Node) tell(m Member, removal uint64) error {
 		new(raft.AppendEntriesResponse))
 }
 
-// Stop transfers leadership, if this node leads others, and closes the node. It closes the
-// node even if the transfer fails or ctx ends.
-func (n *Node) Stop(ctx context.Context) error {
-	others := 0
-	for _, m := range n.Members() {
-		if m.Voter && m.ID != n.ID() {
-			others++
-		}
-	}
-	if others > 0 && n.Leads() {
-		if err := n.Transfer(ctx, ""); err != nil {
-			n.logger.Warn("stopping without a transfer of leadership", "error", err)
-		}
-	}
-	return n.Close()
-}
-
 // Members returns the members of the cluster that this node knows.
 func (n *Node) Members() []Member {
 	future := n.raft.GetConfiguration() // returns immediately

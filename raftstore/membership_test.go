@@ -56,13 +56,13 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 	})
 }
 
-func TestStopHandsOver(t *testing.T) {
+func TestTransferBeforeTheEndHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		old := c.leader()
 		clock := engine.MonotonicClock()
 		began := clock.Now()
-		require.NoError(t, old.Stop(testContext(t)))
+		require.NoError(t, stop(testContext(t), old))
 		c.leader()
 		require.Less(t, clock.Now().Since(began), DefaultHeartbeatTimeout, "no heartbeat timeout was needed")
 	})

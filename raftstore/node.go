@@ -296,7 +296,7 @@ func (n *Node) Leader() (id, address string) {
 }
 
 // Close stops the node. Committed entries stay. Operations in progress end with ErrStopped.
-// Use Stop to transfer leadership first.
+// Use Transfer first if the node leads others.
 func (n *Node) Close() error {
 	n.committer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })

@@ -87,7 +87,7 @@ func runNode(text string) {
 		<-term
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		must(n.Stop(ctx))
+		must(stop(ctx, n))
 		os.Exit(0)
 	}()
 	fmt.Println("ready", listener.Addr())

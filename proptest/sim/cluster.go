@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -41,7 +42,10 @@ func (s *slot) nextID() uint32 {
 func slotOf(id uint32) int { return int(id & 0xff) }
 
 func newCluster(w *World) *cluster {
-	c := &cluster{w: w, log: newCommitLog(w)}
+	c := &cluster{w: w, log: &commitLog{w: w, until: map[model.Session]time.Duration{}, checker: model.NewLogChecker(),
+		lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
+		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{},
+		incarnations: map[engine.SessionID]uint64{}}}
 	for i := range w.plan.Nodes {
 		p := w.newProcess(fmt.Sprintf("node %d", i+1))
 		if p.number != i {

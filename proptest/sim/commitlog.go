@@ -32,13 +32,6 @@ type commitLog struct {
 	fleetless    bool                               // restored without a fleet
 }
 
-func newCommitLog(w *World) *commitLog {
-	return &commitLog{w: w, until: map[model.Session]time.Duration{}, checker: model.NewLogChecker(),
-		lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
-		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{},
-		incarnations: map[engine.SessionID]uint64{}}
-}
-
 // begin reports whether an index is new.
 func (l *commitLog) begin(index uint64, e *entry) bool {
 	if index <= l.index {

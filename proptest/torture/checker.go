@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func newChecker(w *world) *checker {
 		cluster: property.NewChecker("cluster")}
 	c.result.Modes, c.result.Switches.Grants, c.result.Acknowledged = map[string]Figures{}, map[string]int{},
 		map[string]int{}
-	c.migrator = newMigrator(c)
+	c.migrator = &migrator{checker: c, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), mode: engine.Correctness}
 	return c
 }
 

@@ -48,15 +48,6 @@ type migrator struct {
 	done  Switches
 }
 
-func newMigrator(c *checker) *migrator {
-	return &migrator{checker: c, random: rand.New(rand.NewPCG(c.world.config.Seed, 1<<32)), mode: engine.Correctness}
-}
-
-// prepare sets the first mode of the locks.
-func (m *migrator) prepare(ctx context.Context) error {
-	return retry(ctx, startLimit, func() error { return m.set(ctx, m.mode, false) })
-}
-
 // run migrates the locks back and forth until ctx ends. The last migration may be
 // incomplete then.
 func (m *migrator) run(ctx context.Context) {

@@ -37,7 +37,8 @@ func newNemesis(c *checker) *nemesis {
 // random injects faults into all parts at random. It continues beyond the duration until
 // enough migrations are complete.
 func (n *nemesis) random(ctx context.Context) {
-	if err := n.migrator.prepare(ctx); err != nil {
+	set := func() error { return n.migrator.set(ctx, n.migrator.mode, false) }
+	if err := retry(ctx, startLimit, set); err != nil {
 		if ctx.Err() == nil {
 			n.fail(fmt.Errorf("set the policy for %q: %w", switchedPrefix, err))
 		}
