@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/logstore"
 )
 
 const (
@@ -65,11 +67,15 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if _, err := f.settings(data, nil); err != nil { // before anything starts
 		return usageError(err)
 	}
-	unlock, err := lockFolder(data)
+	lock, err := logstore.LockDir(data)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("data folder %s is in use by another `leased dev`: use that one, stop it, or give another "+
+			"--data, --listen and --raft-listen", data)
+	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer lock.Close()
 	redis, err := startRedis(untilSignal, f.redis, data, devNodes)
 	if err != nil {
 		return err

@@ -40,8 +40,5 @@ func hiddenCommands() []*cobra.Command { return nil }
 // openFiles returns no limit: this system has none for a process.
 func openFiles() uint64 { return math.MaxUint64 }
 
-// lockFolder does nothing: this system has no file locks.
-func lockFolder(string) (unlock func(), err error) { return func() {}, nil }
-
 // ownGroup returns no attributes: this system has no process groups.
 func ownGroup() *syscall.SysProcAttr { return nil }

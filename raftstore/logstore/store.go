@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -62,10 +63,7 @@ func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
 	if err := checkKind(kind, dir); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	lock, err := lockDir(dir)
+	lock, err := LockDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -82,6 +80,23 @@ func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
 	release := store.close
 	store.close = func() error { return errors.Join(release(), lock.Close()) }
 	return store, nil
+}
+
+// LockDir creates a folder, and makes this process its only user until Close, or until the process
+// ends. Some systems have no file locks: there the operator must not start two processes on one folder.
+func LockDir(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(file); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("another process is using %s: %w", dir, err)
+	}
+	return file, nil
 }
 
 // checkKind refuses a folder that has a log of the other kind.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"log/slog"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -12,18 +11,6 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
-
-func TestFolderIsLockedOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "dev")
-	unlock, err := lockFolder(dir)
-	require.NoError(t, err)
-	_, err = lockFolder(dir)
-	require.ErrorContains(t, err, "is in use by another `leased dev`")
-	unlock()
-	unlock, err = lockFolder(dir)
-	require.NoError(t, err)
-	unlock()
-}
 
 // Callers that use up their connections leave files for the log, snapshots and other members: a member that cannot open
 // a file stops.
