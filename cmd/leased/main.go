@@ -8,7 +8,7 @@
 // reaches the service), dial.go (clients and calls of the API), args.go and output.go (arguments, results
 // and messages), exit.go (errors and exit codes), environment.go (variables), waiting.go and migration.go
 // (progress), live.go (live lists of locks), garbage.go (garbage collection of a
-// member), folder_unix.go (file locks and process groups), other.go (stubs for systems other than Unix).
+// member), process_unix.go (process groups and open files), other.go (stubs for systems other than Unix).
 package main
 
 import (
