@@ -49,16 +49,7 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 	if m.node.CatchingUp() { // it was stopped while it joined, and its configuration may be out of date
 		part = true
 	} else if part && !m.isNonVoter(known) {
-		if leader, _ := m.node.Leader(); leader != "" {
-			return true, "", nil
-		}
-		answers := m.peers.statuses(ctx)
-		if through := m.moved(known, answers); len(through) > 0 {
-			m.logger.Info("telling the cluster the new Raft address of this member", "address", m.node.Address(),
-				"through", through)
-			return true, "", m.server.Join(ctx, through...)
-		}
-		return false, "", m.checkRemoved(answers)
+		return m.rejoin(ctx, known)
 	}
 	if !part && m.settings.BootstrapExpect == 1 {
 		return true, "", m.bootstrap()
@@ -88,6 +79,28 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 		}
 	}
 	return true, "", m.bootstrap()
+}
+
+// rejoin is formOnce for a voter. If its Raft address has changed, the configuration has to follow: a leader calls a
+// member at the address in it.
+func (m *Member) rejoin(ctx context.Context, known []raftstore.Member) (done bool, missing string, err error) {
+	self := raftstore.Member{ID: m.settings.ID, Address: m.node.Address(), Voter: true}
+	switch leader, _ := m.node.Leader(); {
+	case leader == self.ID && !slices.Contains(known, self):
+		err := m.node.Join(ctx, m.node)
+		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain) { // it does not serve
+			return false, "", nil
+		}
+		return err == nil, "", err
+	case leader != "":
+		return true, "", nil
+	}
+	answers := m.peers.statuses(ctx)
+	if through := m.moved(known, answers); len(through) > 0 {
+		m.logger.Info("telling the cluster the new Raft address of this member", "address", self.Address, "through", through)
+		return true, "", m.server.Join(ctx, through...)
+	}
+	return false, "", m.checkRemoved(answers)
 }
 
 // moved returns the API addresses of members that know this one at another Raft address, from before its restart: their

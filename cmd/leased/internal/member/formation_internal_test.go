@@ -143,6 +143,24 @@ func TestMemberRestartsAtAnotherRaftAddress(t *testing.T) {
 	require.Contains(t, one.node.Members(), raftstore.Member{ID: "three", Address: three.node.Address(), Voter: true})
 }
 
+// A single member that has another address after a restart, such as one that other machines can reach, is known there
+// when others join it.
+func TestLeaderRestartsAtAnotherRaftAddress(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	address := ""
+	for range 2 {
+		m, err := Start(testContext(t), s, "test", slog.New(slog.DiscardHandler)) // at a free port
+		require.NoError(t, err)
+		require.NotEqual(t, address, m.node.Address())
+		address = m.node.Address()
+		require.Eventually(t, func() bool {
+			return slices.Equal(m.node.Members(), []raftstore.Member{{ID: "one", Address: address, Voter: true}})
+		}, testTimeout, 10*time.Millisecond)
+		require.NoError(t, m.Stop())
+	}
+}
+
 // peer is the API of a member. status is nil for one that is starting.
 type peer struct {
 	pb.UnimplementedClusterServiceServer
