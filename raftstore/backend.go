@@ -47,11 +47,10 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 // Attach returns an open session, no matter which process opened it, and renews it. It
 // never opens one: if there is none, or if it ends meanwhile, Attach returns
 // engine.ErrExpired. If config names a user that does not own the session, Attach returns
-// engine.ErrForbidden. The TTL of config is ignored.
+// engine.ErrForbidden. A TTL in config that is shorter than that of the session is what renewals
+// give it from here on: an Update for longer is over once its time has passed.
 func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Session, error) {
-	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) {
-		return n.attach(ctx, config.ID, config.User)
-	})
+	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config) })
 	if err != nil {
 		return nil, fmt.Errorf("attach session: %w", err)
 	}

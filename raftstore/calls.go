@@ -73,14 +73,19 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 // error texts are written to the audit log.
 var errOtherUser = fmt.Errorf("%w: the session belongs to another user; only its owner can use it", engine.ErrForbidden)
 
-// attach renews an open session. It never opens one. A user other than the owner is
-// refused; without users, user is empty, and everyone may attach. It needs no log entry for a
-// session that the machine has, if the proof of leadership is fresh: like every renewal.
-func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (found machine.SessionInfo, err error) {
-	arrived := n.config.Clock.Now()
-	look := func(m *machine.Machine) { found = m.SessionInfo(id) }
+// attach renews an open session, for the TTL of config if that is shorter than its own. It never
+// opens one. A user other than the owner is refused; without users, config.User is empty, and
+// everyone may attach. It needs no log entry for a session that the machine has, if the proof of
+// leadership is fresh: like every renewal.
+func (n *Node) attach(ctx context.Context, config engine.SessionConfig) (found machine.SessionInfo, err error) {
+	arrived, id := n.config.Clock.Now(), config.ID
+	look := func(m *machine.Machine) {
+		if found = m.SessionInfo(id); engine.MinTTL <= config.TTL && config.TTL < found.TTL {
+			found.TTL = config.TTL
+		}
+	}
 	n.fsm.Read(look)
-	allowed := func() bool { return user == "" || user == found.User }
+	allowed := func() bool { return config.User == "" || config.User == found.User }
 	if term := n.leading.Load(); term != nil && found.Incarnation != 0 && allowed() {
 		proved := term.proved()
 		err := n.extend(term, arrived, id, found.Incarnation, found.TTL) // it does not expire while this call waits

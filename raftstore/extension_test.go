@@ -12,10 +12,11 @@ import (
 )
 
 // A holder that dies after an extension has ended blocks its lock for its own TTL, not for the
-// longer one.
+// longer one, also if its session was attached to another connection meanwhile.
 func TestExtensionEnds(t *testing.T) {
+	raft := func(t *testing.T) engine.Backend { return startMemory(t, 1).backend() }
 	for name, start := range map[string]func(*testing.T) engine.Backend{
-		"raft": func(t *testing.T) engine.Backend { return startMemory(t, 1).backend() },
+		"raft": raft, "attached": raft,
 		"memory": func(t *testing.T) engine.Backend {
 			b, err := memory.New()
 			require.NoError(t, err)
@@ -39,6 +40,11 @@ func TestExtensionEnds(t *testing.T) {
 				require.NoError(t, err)
 				held := engine.Held{Nonce: 1, Resources: lockRequest(1, "a").Resources, Token: grant.Token, TTL: extension}
 				require.NoError(t, holder.Update(ctx, held))
+				if name == "attached" {
+					holder, err = b.(*Backend).Attach(ctx, engine.SessionConfig{ID: holder.(*Session).ID(), TTL: ttl,
+						Clock: engine.MonotonicClock()})
+					require.NoError(t, err)
+				}
 				for extended := time.Now(); time.Since(extended) <= extension; <-time.After(ttl / 4) {
 					_, err := holder.Renew(ctx)
 					require.NoError(t, err)

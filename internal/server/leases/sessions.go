@@ -56,10 +56,18 @@ func (s *Service) open(ctx context.Context, id engine.SessionID, ttl time.Durati
 // only its owner can use it: for another user the error matches engine.ErrForbidden.
 func (s *Service) attach(ctx context.Context, id engine.SessionID, lost func(engine.Nonce, error)) (*raftstore.Session,
 	error) {
+	return s.attachFor(ctx, id, 0, lost)
+}
+
+// attachFor is attach for a client that renews the session for a TTL, which may be shorter than that
+// of the session: see raftstore.Backend.Attach.
+func (s *Service) attachFor(ctx context.Context, id engine.SessionID, ttl time.Duration,
+	lost func(engine.Nonce, error)) (*raftstore.Session, error) {
 	config, err := s.sessionConfig(ctx, id, lost)
 	if err != nil {
 		return nil, err
 	}
+	config.TTL = ttl
 	attached, err := s.router.Raft.Attach(ctx, config)
 	if err == nil {
 		s.router.Node.NoteClient(id, audit.ClientOf(ctx))

@@ -19,6 +19,7 @@ import (
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -70,6 +71,18 @@ func TestRateOfStreamOperations(t *testing.T) {
 		_, err := st.admit(op)
 		require.ErrorIs(t, err, engine.ErrLimit, name)
 	}
+}
+
+// A client that attaches its session to another stream, as after a failover, renews it for its own TTL, although that
+// of the session is longer after an extension.
+func TestAttachKeepsTheTTLOfTheClient(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	id := s.openSession(t)
+	st := &stream{service: s.Service, ctx: t.Context(), sessions: map[engine.SessionID]*raftstore.Session{}}
+	defer st.detach()
+	require.NoError(t, st.attachSession(id, &pb.AttachCall{TtlNanos: int64(time.Minute)}, &pb.Answer{}))
+	require.Equal(t, time.Minute, st.sessions[id].TTL())
 }
 
 // A grant has a line in the audit log even if the stream closes before its answer is sent: the

@@ -160,7 +160,7 @@ func (o *operation) call() error {
 	case *pb.Operation_Open:
 		return st.openSession(o.id, call.Open)
 	case *pb.Operation_Attach:
-		return st.attachSession(o.id, a)
+		return st.attachSession(o.id, call.Attach, a)
 	case *pb.Operation_Close:
 		return st.closeSession(o.id)
 	}

@@ -47,8 +47,8 @@ func (st *stream) openSession(id engine.SessionID, call *pb.OpenCall) error {
 }
 
 // attachSession finds a session, and answers with its leases.
-func (st *stream) attachSession(id engine.SessionID, a *pb.Answer) error {
-	s, err := st.service.attach(st.ctx, id, st.lostOf(id))
+func (st *stream) attachSession(id engine.SessionID, call *pb.AttachCall, a *pb.Answer) error {
+	s, err := st.service.attachFor(st.ctx, id, time.Duration(call.TtlNanos), st.lostOf(id))
 	if err != nil {
 		return err
 	}
