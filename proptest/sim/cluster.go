@@ -192,6 +192,7 @@ func (c *cluster) restore(known, named bool) bool {
 		panic("the tokens are exhausted")
 	}
 	r.leadership.restoring, r.leadership.lessor = true, nil
+	r.leadership.hub.Abort(engine.ErrUncertain)
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
 	return true
 }

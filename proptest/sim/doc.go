@@ -4,7 +4,7 @@
 //
 // It has no Raft library, sockets, disks or goroutines, so it does not test them.
 // Production code in it: internal/clientcore, internal/remote/heartbeat, raftstore/machine, raftstore/lessor,
-// raftstore/proposer, redlockadapter/quorum and recovery, internal/server/fleet, fencing,
+// raftstore/hub, raftstore/proposer, redlockadapter/quorum and recovery, internal/server/fleet, fencing,
 // and the types of lease/engine. Simulated: a small Raft, the network, clocks, and Redis nodes, which
 // are the model of package redisnode.
 //
@@ -18,7 +18,7 @@
 //     leases, as internal/clientcore decides; raftclient.go, link.go,
 //     redisclient.go and standaloneclient.go: the engines and connections; router.go: the topology that it follows;
 //   - cluster.go, replica.go, replication.go: the Raft cluster and its operator;
-//   - leader.go: the leader, on lessor and proposer; commitlog.go: checks in log order;
+//   - leader.go: the leader, on lessor, hub and proposer; commitlog.go: checks in log order;
 //   - redisserver.go, keeper.go: Redis servers, and the leader's side of the fleet;
 //   - storage.go: the gate and the data;
 //   - faults.go, operator.go: how faults and operator actions happen.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/proposer"
@@ -35,14 +36,7 @@ type leadership struct {
 	restoring bool
 	timer     int           // number of the last timer; earlier ones are obsolete
 	heldUp    time.Duration // commands of the lessor are delivered after this time
-	waiters   map[attemptID]func(answer)
-}
-
-// attemptID identifies an Acquire in the log.
-type attemptID struct {
-	session     engine.SessionID
-	incarnation uint64
-	nonce       engine.Nonce
+	hub       *hub.Hub      // of the callers that wait for a lock
 }
 
 // flight is the entry that a replica proposed and that is not applied yet.
@@ -58,7 +52,7 @@ func (r *replica) instant() engine.Instant { return r.clock.instant(r.w.now) }
 // beginLeadership makes an elected replica commit Lead.
 func (r *replica) beginLeadership() {
 	r.leaderships++
-	r.leadership = &leadership{replica: r, number: r.leaderships, waiters: map[attemptID]func(answer){}}
+	r.leadership = &leadership{replica: r, number: r.leaderships, hub: hub.New()}
 	r.leadership.lead()
 }
 
@@ -96,9 +90,10 @@ func (l *leadership) adopt() {
 	}
 }
 
-// endLeadership answers all operations: the outcome of those in flight is uncertain,
-// the others have no effect.
+// endLeadership answers all operations: the outcome of those in flight is uncertain, waiting
+// requests stay in the queue, and the others have no effect.
 func (r *replica) endLeadership() {
+	r.leadership.hub.Abort(engine.ErrUncertain)
 	r.leadership = nil
 	refuse := func(operations []proposer.Operation[func(answer)], s state) {
 		for _, op := range operations {
@@ -176,7 +171,7 @@ func (r *replica) answerEntry(index uint64, e *entry, results []machine.Result) 
 	}
 }
 
-// applied passes an applied command to the lessor, and grants to waiting clients.
+// applied passes an applied command to the lessor, and answers waiting clients.
 func (l *leadership) applied(c machine.Command, result machine.Result, events []machine.Event) {
 	if l.lessor == nil {
 		return
@@ -185,20 +180,8 @@ func (l *leadership) applied(c machine.Command, result machine.Result, events []
 		l.lessor.Applied(l.instant(), c, result, events)
 		l.checkDeadlines()
 	}
-	for _, e := range events {
-		answered := machine.Result{Code: machine.Migrating} // released, or its lock migrates
-		switch e.Type {
-		case machine.EventGranted:
-			answered = machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}
-		case machine.EventCancelled:
-		default:
-			continue
-		}
-		id := attemptID{e.Session, e.Incarnation, e.Nonce}
-		if reply := l.waiters[id]; reply != nil {
-			delete(l.waiters, id)
-			reply(answer{state: served, leader: l.slot, result: answered})
-		}
+	for _, call := range l.hub.Applied(l.machine, c, result, events, engine.Instant{}) {
+		call()
 	}
 }
 
@@ -283,11 +266,17 @@ func (r *replica) hint() int {
 // granted or cancelled.
 func (r *replica) acquire(c *machine.Acquire, reply func(answer)) {
 	r.propose(c, func(a answer) {
-		if l := r.serving(); a.state == served && a.result.Code == machine.Queued && c.Request.Wait && l != nil {
-			l.waiters[attemptID{c.Session, c.Incarnation, c.Request.Nonce}] = reply
-			return
+		l, attempt := r.serving(), hub.Attempt{Session: c.Session, Incarnation: c.Incarnation, Nonce: c.Request.Nonce}
+		if a.state != served || a.result.Code != machine.Queued || !c.Request.Wait || l == nil {
+			reply(a)
+		} else if a.result = hub.OutcomeOf(l.machine, attempt); a.result.Code != machine.Queued {
+			reply(a) // a later command of the entry took it out of the queue
+		} else {
+			l.hub.Expect(attempt, hub.NewWait(func(w *hub.Wait) {
+				a.result, a.err = w.Result, w.Err
+				reply(a)
+			}))
 		}
-		reply(a)
 	})
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -39,7 +38,8 @@ var _ locks = (*raftClient)(nil)
 type answer struct {
 	state  state
 	result machine.Result
-	leader int // a hint, -1 if unknown
+	leader int   // a hint, -1 if unknown
+	err    error // of an acquire that has waited
 }
 
 type state uint8
@@ -96,7 +96,10 @@ func (m *raftClient) acquire(s *clientcore.Session, request engine.Request, done
 	}
 	m.links.request(limit, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(a answer, err error) {
 		if err == nil {
-			err = acquireError(a.result, &request)
+			err = a.err
+		}
+		if err == nil {
+			err = a.result.Refusal(&request)
 		}
 		if err != nil {
 			done(engine.Grant{}, err)
@@ -105,23 +108,6 @@ func (m *raftClient) acquire(s *clientcore.Session, request engine.Request, done
 		open.grants[request.Nonce] = true
 		done(engine.Grant{Token: a.result.Token, Slot: a.result.Slot, Mode: engine.Correctness}, nil)
 	})
-}
-
-// acquireError returns the error for the result of an Acquire, as raftstore does.
-func acquireError(result machine.Result, request *engine.Request) error {
-	switch result.Code {
-	case machine.Granted:
-		return nil
-	case machine.NoSession:
-		return engine.ErrExpired
-	case machine.Migrating:
-		return &engine.MigratingError{Resource: request.Resources[0]}
-	case machine.WrongMode:
-		return &engine.ModeError{Resource: request.Resources[0], Want: engine.Correctness, Have: engine.Efficiency}
-	case machine.NotReady:
-		return engine.ErrUnavailable
-	}
-	return fmt.Errorf("%w: %s", engine.ErrHeld, result.Code)
 }
 
 func (m *raftClient) renew(s *clientcore.Session, _ []engine.Held, done func([]engine.Nonce, error)) {
