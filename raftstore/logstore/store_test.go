@@ -40,6 +40,18 @@ func TestKindsDoNotMix(t *testing.T) {
 	require.ErrorContains(t, err, `unknown log store "paper"; use "wal" or "bolt"`)
 }
 
+func TestFolderIsLockedOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	lock, err := LockDir(dir)
+	require.NoError(t, err)
+	_, err = LockDir(dir)
+	require.ErrorContains(t, err, "another process is using "+dir)
+	require.NoError(t, lock.Close())
+	lock, err = LockDir(dir)
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+}
+
 // files returns the contents of all files below dir, by path.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
