@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
@@ -98,6 +99,30 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 		transports[old.ID()].release()
 		if err := <-read; err == nil {
 			require.Len(t, status.Holders, 1, "token %d was granted and acknowledged before the read began", grant.Token)
+		}
+	})
+}
+
+// Reads and renewals of a leader that is deposed have changed nothing. Their callers can ask the next one.
+func TestReadOfADeposedLeaderIsNotUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		old := c.leader()
+		backend, err := NewBackend(old)
+		require.NoError(t, err)
+		s := openSession(t, backend, time.Minute).(*Session)
+		pass(2 * lessor.ProofLife) // a renewal needs a new proof
+		c.isolate(old)
+		answers := make(chan error, 2)
+		go func() {
+			_, err := old.Inspect(context.Background(), "a", Linearizable)
+			answers <- err
+		}()
+		go func() { answers <- s.Extend(context.Background()) }()
+		for range cap(answers) {
+			err := firstOf(t, answers, "the leader steps down")
+			require.ErrorIs(t, err, engine.ErrUnavailable)
+			require.NotErrorIs(t, err, engine.ErrUncertain)
 		}
 	})
 }

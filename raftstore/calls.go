@@ -124,13 +124,16 @@ func (n *Node) update(ctx context.Context, c *machine.Update) error {
 
 // barrier returns when this node has applied everything that was committed before the
 // call. It commits a log entry, shared with concurrent callers: a deposed leader cannot
-// commit one.
+// commit one. The entry changes nothing, so if its outcome is unknown, another leader can be asked.
 func (n *Node) barrier(ctx context.Context) error {
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
 	}
 	_, err := n.committer.commit(ctx, term, nil)
+	if errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil {
+		return n.notLeader()
+	}
 	return err
 }
 

@@ -306,7 +306,7 @@ func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint6
 	}
 	if !term.proved() {
 		_ = n.extend(term, arrived, id, incarnation, ttl)
-		if _, err := n.committer.commit(ctx, term, nil); err != nil {
+		if err := n.barrier(ctx); err != nil {
 			return err
 		}
 	}

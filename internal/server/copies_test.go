@@ -130,3 +130,17 @@ func TestAttemptOfALostCallerLeavesTheQueue(t *testing.T) {
 	mustPost(t, s.Address(), "/v1/release", leaseName(holder))
 	require.NotZero(t, (<-again)["token"])
 }
+
+// An acquire with an attempt that is refused leaves no session behind: a caller that tries again and again, for a long
+// TTL, would have more sessions than its limit.
+func TestRefusedAttemptLeavesNoSession(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	mustPost(t, s.Address(), "/v1/acquire", `{"resource": "a", "ttl": "1h"}`)
+	for _, wait := range []string{"0s", "1ms"} {
+		_, answer := post(t, s.Address(), "/v1/acquire",
+			`{"resource": "a", "ttl": "1h", "attempt": "0123456789abcdef", "wait": "`+wait+`"}`)
+		require.Equal(t, "held", answer["code"], answer)
+		require.EqualValues(t, 1, mustPost(t, s.Address(), "/v1/status", `{}`)["sessions"], "with a wait of %s", wait)
+	}
+}

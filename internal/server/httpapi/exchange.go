@@ -186,7 +186,8 @@ func (x *exchange) orForward(ctx context.Context, c *forwardable) error {
 		case failed == nil:
 			x.forwarded = true
 			return err
-		case (errors.Is(failed, routing.ErrNotReached) || routing.IsNotLeader(failed)) && clock.Now().Until(limit) > 0:
+		case (errors.Is(failed, routing.ErrNotReached) || routing.IsNotLeader(failed)) && mayForward() &&
+			clock.Now().Until(limit) > 0:
 			if !ran { // an invalid request does not wait for a leader
 				if ran, err = true, c.run(); !routing.IsNotLeader(err) {
 					return err
@@ -234,8 +235,6 @@ func (x *exchange) forwardCall(ctx context.Context, leader string, request, resp
 	switch failed := wire.FromStatus(err); {
 	case err == nil:
 		answer(x.w, response)
-	case errors.Is(err, routing.ErrNotReached):
-		return fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUnavailable, leader, err)
 	case !wire.IsAnswer(err):
 		return notAnswered(bound, leader, err)
 	case routing.IsNotLeader(failed):
@@ -254,12 +253,17 @@ func (h *Handler) authenticate(ctx context.Context, set func(name, value string)
 	}
 }
 
-// notAnswered returns the error of a request that the leader may have received.
+// notAnswered returns the error of a request that the leader has not answered. Unless the leader was not reached, it may
+// have received the request.
 func notAnswered(ctx context.Context, leader string, err error) error {
-	if changed := context.Cause(ctx); errors.Is(changed, routing.ErrLeaderChanged) {
+	outcome := engine.ErrUncertain
+	switch changed := context.Cause(ctx); {
+	case errors.Is(err, routing.ErrNotReached):
+		outcome = engine.ErrUnavailable
+	case errors.Is(changed, routing.ErrLeaderChanged):
 		err = changed
 	}
-	return fmt.Errorf("%w: forward to the leader at %s: %w", engine.ErrUncertain, leader, err)
+	return fmt.Errorf("%w: forward to the leader at %s: %w", outcome, leader, err)
 }
 
 // forward passes a request on to the leader, and its answer back. This member authenticates itself as in forwardCall.
@@ -296,12 +300,13 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 	return failed
 }
 
-// endForwarded ends an answer that the leader has not completed: with an error line, if its lines are events. Otherwise
-// the caller's connection ends, because the answer must not seem complete.
+// endForwarded ends an answer that the leader has not completed. If its lines are events, and this member has ended it
+// because of another leader or the rights of its user, the last one says so. Otherwise the caller's connection ends,
+// because the answer must not seem complete.
 func endForwarded(ctx context.Context, w http.ResponseWriter, aborted any) {
-	changed := context.Cause(ctx)
-	if !errors.Is(changed, routing.ErrLeaderChanged) || w.Header().Get("Content-Type") != ndjson {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(cause, context.Canceled) || w.Header().Get("Content-Type") != ndjson {
 		panic(aborted)
 	}
-	_ = writeLine(w, wire.FromError(fmt.Errorf("%w: %w", engine.ErrUnavailable, changed)))
+	_ = writeLine(w, wire.FromError(cause))
 }

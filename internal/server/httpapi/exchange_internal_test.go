@@ -1,9 +1,13 @@
 package httpapi
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +41,8 @@ func newFollower(t *testing.T) *Handler {
 	testserver.Eventually(t, "the first member leads", nodes["leader"].Leads)
 	require.NoError(t, nodes["follower"].Join(ctx, nodes["leader"]))
 	require.NoError(t, nodes["leader"].SetMemberAPI(ctx, "leader", "127.0.0.1:1"))
-	router := &routing.Router{Node: nodes["follower"], Address: "127.0.0.1:2", Clock: engine.SystemClock()}
+	router := &routing.Router{Node: nodes["follower"], Address: "127.0.0.1:2", Clock: engine.SystemClock(),
+		PeerTLS: func() *tls.Config { return nil }, Secret: func() string { return "" }}
 	testserver.Eventually(t, "the follower knows the leader", func() bool { return router.LeaderAddress() != "" })
 	return &Handler{Config: Config{Chain: &calls.Chain{Router: router}}}
 }
@@ -51,6 +56,7 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 	const former = "127.0.0.1:3" // the leader when the call arrived
 	for name, c := range map[string]struct {
 		leaderOnly, sent bool  // sent by another member
+		once             bool  // its body cannot be read again
 		here             error // of the call on this member
 		answers          []error
 		runs, forwards   int
@@ -65,6 +71,8 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 			forwards: 1, want: engine.ErrInvalid},
 		"not reached": {leaderOnly: true, here: wire.ErrNotLeader,
 			answers: []error{routing.ErrNotReached, wire.ErrNotLeader, nil}, runs: 1, forwards: 3, want: wire.ErrNotLeader},
+		"file, not reached": {once: true, here: wire.ErrNotLeader, answers: []error{routing.ErrNotReached}, runs: 1,
+			forwards: 1, want: routing.ErrNotReached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &exchange{Handler: h, r: httptest.NewRequest("POST", "/v1/acquire", nil), w: httptest.NewRecorder()}
@@ -74,7 +82,7 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 			}
 			runs, forwards := 0, 0
 			err := x.orForward(testserver.Context(t), &forwardable{leaderOnly: c.leaderOnly,
-				mayForward: func() bool { return true },
+				mayForward: func() bool { return !c.once || forwards == 0 },
 				run:        func() error { runs++; return c.here },
 				forward: func(leader string) error {
 					require.Equal(t, "127.0.0.1:1", leader)
@@ -89,6 +97,54 @@ func TestOnlyTheLeaderRunsCallsInSessions(t *testing.T) {
 			}
 			require.Equal(t, named, x.w.Header().Get(LeaderHeader), "a client follows this header")
 			require.Equal(t, c.forwards > 0 && c.answers[len(c.answers)-1] == nil, x.forwarded)
+		})
+	}
+}
+
+// A request that streams, such as a watch, was not sent to a leader that cannot be reached: the next one gets it.
+func TestStreamIsNotSentToALeaderThatIsNotReached(t *testing.T) {
+	t.Parallel()
+	h := newFollower(t)
+	h.Forwarder = routing.NewForwarder(h.Chain.Router, false)
+	h.transport = &http.Transport{DialContext: h.Forwarder.Dial}
+	request := httptest.NewRequest("POST", "/v1/watch", strings.NewReader(`{}`)).WithContext(testserver.Context(t))
+	err := h.forward(httptest.NewRecorder(), request, testserver.FreeAddr(t))
+	require.ErrorIs(t, err, routing.ErrNotReached)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.NotErrorIs(t, err, engine.ErrUncertain)
+}
+
+// A watch that a member has forwarded ends with an error line if the member ends it. A caller that is gone gets none, and
+// a file ends with the connection: it must not seem complete.
+func TestForwardedWatchEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	removed := fmt.Errorf("%w: user a was removed", engine.ErrUncertain)
+	for name, c := range map[string]struct {
+		cause error
+		kind  string
+		code  string // of the last line, empty if the connection ends
+	}{
+		"another leader":  {routing.ErrLeaderChanged, ndjson, "unavailable"},
+		"user is removed": {removed, ndjson, "uncertain"},
+		"file":            {removed, "application/octet-stream", ""},
+		"caller is gone":  {context.Canceled, ndjson, ""},
+		"leader is gone":  {nil, ndjson, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if c.cause != nil {
+				cancel(c.cause)
+			}
+			w := httptest.NewRecorder()
+			w.Header().Set("Content-Type", c.kind)
+			if c.code == "" {
+				require.PanicsWithValue(t, http.ErrAbortHandler, func() { endForwarded(ctx, w, http.ErrAbortHandler) })
+				require.Empty(t, w.Body)
+				return
+			}
+			endForwarded(ctx, w, http.ErrAbortHandler)
+			require.Contains(t, w.Body.String(), `"code":"`+c.code+`"`)
 		})
 	}
 }

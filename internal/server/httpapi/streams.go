@@ -36,6 +36,7 @@ func (x *exchange) stream(service any, m *grpc.StreamDesc) {
 		mayForward := func() bool { return s.contentType == "" && !s.received }
 		run := func() error { return m.Handler(service, chained) }
 		forward := func(leader string) error {
+			s.received = x.body == nil // the body of a file is closed even if the leader is not reached
 			if x.body != nil {
 				x.r.Body, x.r.ContentLength = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body))
 			}

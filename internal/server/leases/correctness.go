@@ -211,6 +211,9 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	defer cancel()
 	switch {
 	case a.call.Attempt != "": // a copy of the call may hold the lock in this session
+		if errors.Is(err, engine.ErrHeld) && a.isLast(cleanup, s.ID(), machine.Result{Code: machine.Ended}) {
+			_ = s.Close(cleanup) // the log has ended the attempt for all copies
+		}
 	case a.call.SessionId == "":
 		failed := s.Close(cleanup) // otherwise it expires
 		if failed != nil && a.request.Wait && errors.Is(err, engine.ErrHeld) {

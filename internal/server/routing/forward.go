@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
@@ -48,9 +47,13 @@ func NewForwarder(r *Router, secrets bool) *Forwarder {
 	return &Forwarder{router: r, secrets: secrets, conns: map[string][]*peerConn{}}
 }
 
-// Dial connects to another member for HTTP, with TLS if it is configured.
+// Dial connects to another member for HTTP, with TLS if it is configured. Errors match ErrNotReached.
 func (f *Forwarder) Dial(ctx context.Context, _, address string) (net.Conn, error) {
-	return f.dial(ctx, address, "http/1.1")
+	conn, err := f.dial(ctx, address, "http/1.1")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotReached, err)
+	}
+	return conn, nil
 }
 
 // dial connects to another member, and tells it the protocol.
@@ -84,7 +87,7 @@ func (f *Forwarder) Call(ctx context.Context, address, method string, request, r
 	defer f.put(conn)
 	var reached peer.Peer // set if the call was assigned a connection
 	err = conn.Invoke(ctx, method, request, response, grpc.Peer(&reached))
-	if status.Code(err) == codes.Unavailable && reached.Addr == nil {
+	if err != nil && reached.Addr == nil { // also if ctx has ended before there was a connection
 		return fmt.Errorf("%w: %s", ErrNotReached, status.Convert(err).Message())
 	}
 	return err

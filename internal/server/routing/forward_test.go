@@ -91,6 +91,28 @@ func TestForwardedCallMayHaveArrived(t *testing.T) {
 	require.NotErrorIs(t, err, ErrNotReached)
 }
 
+// A call that ends before there is a connection was not sent. The member is stopped: its system connects, and it does not
+// answer.
+func TestCallWithoutAConnectionWasNotSent(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	f := NewForwarder(newMembership().router, false)
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			cancel()
+			<-t.Context().Done()
+			conn.Close()
+		}
+	}()
+	err = f.Call(ctx, listener.Addr().String(), pb.LeaseService_Acquire_FullMethodName, &pb.AcquireRequest{},
+		&pb.AcquireResponse{})
+	require.ErrorIs(t, err, ErrNotReached)
+}
+
 // A member that cannot be reached is tried again soon, however often it has failed: it may be the leader.
 func TestForwarderTriesAgainSoon(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
 }
 
 // ErrLeaderChanged means that a member no longer leads, and has not answered for a while.
-var ErrLeaderChanged = errors.New("the member no longer leads, and does not answer")
+var ErrLeaderChanged = engine.Special("the member no longer leads, and does not answer", engine.ErrUnavailable)
 
 // leaderCheck is the time between two looks at the leader. A member that no longer leads at two of them has had time to
 // answer.
