@@ -21,7 +21,7 @@ func (h *Handler) pace(w http.ResponseWriter, r *http.Request) http.ResponseWrit
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = control.SetReadDeadline(deadline(h.Chain.Limits.BodyTimeout))
 	}
-	return pacedWriter{w, h.Chain.Limits.SendTimeout}
+	return PacedWriter{w, h.Chain.Limits.SendTimeout}
 }
 
 // deadline is a time on the clock of the network connections.
@@ -40,18 +40,28 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// pacedWriter is the writer of an answer. Each write allows the client that long to
-// read, as far as TCP shows.
-type pacedWriter struct {
+// PacedWriter is the writer of an answer. Each write allows the client Limit to read, as far as TCP shows.
+type PacedWriter struct {
 	http.ResponseWriter
-	limit time.Duration
+	Limit time.Duration
 }
 
 // Write writes the next part.
-func (p pacedWriter) Write(data []byte) (int, error) {
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(deadline(p.limit))
+func (p PacedWriter) Write(data []byte) (int, error) {
+	p.begin()
 	return p.ResponseWriter.Write(data)
 }
 
+// FlushError sends what was written.
+func (p PacedWriter) FlushError() error {
+	p.begin()
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// begin sets the deadline of a write.
+func (p PacedWriter) begin() {
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(deadline(p.Limit))
+}
+
 // Unwrap lets http.ResponseController find the connection.
-func (p pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p PacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
@@ -137,7 +139,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.launch(r, unlock)
 	defer f.release()
-	p.writes.ServeHTTP(timedWriter{w, p.config.ReadTimeout}, r.WithContext(f.ctx))
+	// A client that does not read a response that is too long to be buffered would block the resource for good. It is
+	// dropped, and the proxy reads the rest of the response without it.
+	p.writes.ServeHTTP(httpapi.PacedWriter{ResponseWriter: w, Limit: p.config.ReadTimeout}, r.WithContext(f.ctx))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the service may have paused before the end
 	return nil
 }
 

@@ -32,12 +32,6 @@ func (m *Member) startDiagnostics(version string) (err error) {
 		&http.Server{Handler: pprofHandler(), ReadHeaderTimeout: pprofHeaderTimeout})
 }
 
-// startProbes serves the probes on their own port, if there is one. It starts before the
-// rest of the member, because opening a large data folder takes time.
-func (m *Member) startProbes() error {
-	return m.serve("probes", m.settings.ProbeListen, httpapi.ProbeServer(m.ready, m.metrics.Handler()))
-}
-
 // serve serves what has a port of its own until stopDiagnostics. An empty address means no port.
 func (m *Member) serve(what, address string, s *http.Server) error {
 	if address == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/observe"
 	"github.com/leased-project/leased/internal/server/tracing"
@@ -91,7 +92,8 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 			m.audit.Close()
 		}
 	}()
-	if err := errors.Join(m.startProbes(), m.startDiagnostics(version)); err != nil {
+	probes := httpapi.ProbeServer(m.ready, m.metrics.Handler()) // early, because opening a large data folder takes time
+	if err := errors.Join(m.serve("probes", s.ProbeListen, probes), m.startDiagnostics(version)); err != nil {
 		return nil, err
 	}
 	m.peers = &peers{addresses: s.Join, tls: m.certs.config, secret: m.creds.secret, logger: logger}
