@@ -128,11 +128,7 @@ func (x *call) unary(read func() (any, error), run grpc.UnaryHandler) (response 
 	if err := x.method.check(x.ctx, request); err != nil {
 		return nil, err
 	}
-	parent := ""
-	if x.chain.Tracer != nil {
-		parent = auth.Header(x.ctx, tracing.Header)
-	}
-	trace := x.chain.trace(x.ctx, x.method, parent, request)
+	trace := x.chain.trace(x.ctx, x.method, auth.Header(x.ctx, tracing.Header), request)
 	response, err = run(tracing.WithCall(x.ctx, trace), request)
 	err = x.outcome(err)
 	x.record(request, response, err)

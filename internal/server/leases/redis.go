@@ -175,10 +175,7 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 // renewed records the outcome of the renewal of a lease by its caller.
 func (l redisLeases) renewed(err error) {
 	l.service.metrics.Renewed(engine.Efficiency, err)
-	switch {
-	case errors.Is(err, engine.ErrExpired):
-		l.service.metrics.Ended(metrics.Expired)
-	case errors.Is(err, engine.ErrLost):
+	if errors.Is(err, engine.ErrLost) {
 		l.service.metrics.Ended(metrics.Lost)
 	}
 }
@@ -186,7 +183,7 @@ func (l redisLeases) renewed(err error) {
 // onlyLoss reduces an error that reports a lost lease to the loss, because its cause
 // may match errors of an acquire, such as engine.ErrModeMismatch.
 func onlyLoss(err error) error {
-	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken, engine.ErrLost} {
+	for _, kind := range []error{engine.ErrNotHeld, engine.ErrTaken, engine.ErrLost} {
 		if errors.Is(err, kind) {
 			return engine.Special(err.Error(), kind)
 		}

@@ -130,9 +130,6 @@ func (m *Metrics) GateRefused(gate, reason string) {
 	if !gateKinds[gate] {
 		gate = other
 	}
-	if reason == "" {
-		reason = "stale"
-	}
 	if !gateReasons[reason] {
 		reason = other
 	}
