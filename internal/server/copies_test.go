@@ -143,4 +143,9 @@ func TestRefusedAttemptLeavesNoSession(t *testing.T) {
 		require.Equal(t, "held", answer["code"], answer)
 		require.EqualValues(t, 1, mustPost(t, s.Address(), "/v1/status", `{}`)["sessions"], "with a wait of %s", wait)
 	}
+
+	granted := mustPost(t, s.Address(), "/v1/acquire", `{"resource": "b", "attempt": "another-attempt!"}`)
+	_, answer := post(t, s.Address(), "/v1/acquire", `{"resource": "c", "attempt": "another-attempt!"}`)
+	require.Equal(t, "invalid", answer["code"], "the attempt is for another lock")
+	mustPost(t, s.Address(), "/v1/renew", leaseName(granted))
 }

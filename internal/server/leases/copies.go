@@ -17,10 +17,10 @@ type copies struct {
 type copyCount struct {
 	number   int
 	withdraw func()        // for the last copy, if the caller of another one is gone
-	ended    chan struct{} // not nil while the attempt is withdrawn; closed after that
+	ended    chan struct{} // not nil while the attempt or its session is ended; closed after that
 }
 
-// arrive counts a copy until leave is called. It waits while the attempt is withdrawn: the copy
+// arrive counts a copy until leave is called. It waits while another copy ends the attempt: the copy
 // would find the attempt ended.
 func (c *copies) arrive(id engine.SessionID) {
 	for {
@@ -44,8 +44,8 @@ func (c *copies) arrive(id engine.SessionID) {
 }
 
 // leave ends a copy. withdraw, if not nil, ends an attempt that must not stay. The last copy calls it: each of them may
-// have been queued.
-func (c *copies) leave(id engine.SessionID, withdraw func()) {
+// have been queued. If there is nothing to withdraw, the last copy calls its own closeUnused instead, if that is not nil.
+func (c *copies) leave(id engine.SessionID, withdraw, closeUnused func()) {
 	c.mu.Lock()
 	left := c.served[id]
 	left.number--
@@ -56,10 +56,14 @@ func (c *copies) leave(id engine.SessionID, withdraw func()) {
 		c.mu.Unlock()
 		return
 	}
-	if left.withdraw != nil {
+	end := left.withdraw
+	if end == nil {
+		end = closeUnused
+	}
+	if end != nil {
 		left.ended = make(chan struct{})
 		c.mu.Unlock()
-		left.withdraw()
+		end()
 		c.mu.Lock()
 		close(left.ended)
 	}

@@ -27,9 +27,9 @@ func TestCopyWaitsForTheWithdrawal(t *testing.T) {
 		id := engine.SessionID{1}
 		c.arrive(id)
 		c.arrive(id)
-		c.leave(id, func() { t.Error("the other copy waits") })
+		c.leave(id, func() { t.Error("the other copy waits") }, nil)
 		release, withdrawn, arrived := make(chan struct{}), false, false
-		go c.leave(id, func() { <-release; withdrawn = true })
+		go c.leave(id, func() { <-release; withdrawn = true }, nil)
 		synctest.Wait()
 		go func() { c.arrive(id); arrived = true }()
 		synctest.Wait()
@@ -38,7 +38,7 @@ func TestCopyWaitsForTheWithdrawal(t *testing.T) {
 		synctest.Wait()
 		require.True(t, withdrawn)
 		require.True(t, arrived)
-		c.leave(id, nil)
+		c.leave(id, nil, nil)
 		require.Empty(t, c.served)
 	})
 }
@@ -49,9 +49,9 @@ func TestLastCopyWithdrawsTheAttemptOfAnother(t *testing.T) {
 	id, withdrawn := engine.SessionID{1}, 0
 	c.arrive(id)
 	c.arrive(id)
-	c.leave(id, func() { withdrawn++ })
+	c.leave(id, func() { withdrawn++ }, func() { t.Error("the other copy waits") })
 	require.Zero(t, withdrawn)
-	c.leave(id, nil)
+	c.leave(id, nil, func() { t.Error("the other copy may be queued") })
 	require.Equal(t, 1, withdrawn)
 	require.Empty(t, c.served)
 }

@@ -24,11 +24,15 @@ func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse
 	id := a.singleID(caller, singleMark)
 	a.copies.arrive(id)
 	response, s, err := a.askInSession(ctx, caller)
-	var withdraw func()
-	if a.request.Wait && s != nil && caller.Err() != nil && errors.Is(err, engine.ErrUncertain) { // it may be queued
+	var withdraw, closeUnused func()
+	switch {
+	case s == nil || err == nil:
+	case !errors.Is(err, engine.ErrUncertain): // it was refused
+		closeUnused = func() { a.closeUnused(caller, s) }
+	case a.request.Wait && caller.Err() != nil: // it may be queued
 		withdraw = func() { a.withdraw(caller, s) }
 	}
-	a.copies.leave(id, withdraw)
+	a.copies.leave(id, withdraw, closeUnused)
 	return response, err
 }
 
@@ -211,9 +215,6 @@ func (a *acquisition) abandon(ctx context.Context, s *raftstore.Session, err err
 	defer cancel()
 	switch {
 	case a.call.Attempt != "": // a copy of the call may hold the lock in this session
-		if errors.Is(err, engine.ErrHeld) && a.isLast(cleanup, s.ID(), machine.Result{Code: machine.Ended}) {
-			_ = s.Close(cleanup) // the log has ended the attempt for all copies
-		}
 	case a.call.SessionId == "":
 		failed := s.Close(cleanup) // otherwise it expires
 		if failed != nil && a.request.Wait && errors.Is(err, engine.ErrHeld) {
@@ -236,5 +237,15 @@ func (a *acquisition) withdraw(caller context.Context, s *raftstore.Session) {
 	last.Wait, last.Queued = false, nil
 	if _, err := s.Acquire(cleanup, last); errors.Is(err, engine.ErrHeld) {
 		_ = s.Close(cleanup) // otherwise it expires, and holds nothing
+	}
+}
+
+// closeUnused closes the session of a refused call with an attempt, unless a copy was granted a lease. Otherwise a caller
+// that tries again and again would have a session for each of its attempts, until their TTL is over.
+func (a *acquisition) closeUnused(caller context.Context, s *raftstore.Session) {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
+	defer cancel()
+	if a.isLast(cleanup, s.ID(), machine.Result{Code: machine.Ended}) {
+		_ = s.Close(cleanup) // otherwise it expires
 	}
 }
