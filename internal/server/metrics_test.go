@@ -251,17 +251,23 @@ func testMetricsOfStream(t *testing.T, c measuredCluster) {
 }
 
 // testMetricsOfRedirect shows that a call that a follower forwards is counted once, by the
-// leader.
+// leader, and so is the grant of a call that was repeated.
 func testMetricsOfRedirect(t *testing.T, c measuredCluster) {
 	before, follower, leader := c.sum(t), c.follower(t), c.leader(t)
 	own := leader.scrape(t)[`grants_total{mode="correctness"}`] // another member may have led before
 	granted := mustPost(t, follower.address, "/v1/acquire", `{"resource":"slow/forwarded","ttl":"1m"}`)
 	mustPost(t, follower.address, "/v1/renew", leaseName(granted))
 	mustPost(t, follower.address, "/v1/release", leaseName(granted))
+	const repeated = `{"resource":"fast/repeated","ttl":"1m","attempt":"0123456789abcdef"}`
+	require.Equal(t, mustPost(t, follower.address, "/v1/acquire", repeated)["token"],
+		mustPost(t, leader.address, "/v1/acquire", repeated)["token"])
+	mustPost(t, follower.address, "/v1/release", leaseName(mustPost(t, follower.address, "/v1/acquire", repeated)))
 	c.requireIncreases(t, before, map[string]float64{
 		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1,
 		`renewals_total{mode="correctness",result="renewed"}`:     1,
 		`leases_ended_total{cause="released",mode="correctness"}`: 1,
+		`grants_total{mode="efficiency"}`:                         1, `time_to_grant_seconds_count{mode="efficiency"}`: 3,
+		`leases_ended_total{cause="released",mode="efficiency"}`: 1,
 	})
 	require.Equal(t, own+1, leader.scrape(t)[`grants_total{mode="correctness"}`])
 }

@@ -253,8 +253,8 @@ func (h *Handler) authenticate(ctx context.Context, set func(name, value string)
 	}
 }
 
-// notAnswered returns the error of a request that the leader has not answered. Unless the leader was not reached, it may
-// have received the request.
+// notAnswered returns the error of a request that the leader has not answered. Unless the leader was not reached, it
+// may have received the request.
 func notAnswered(ctx context.Context, leader string, err error) error {
 	outcome := engine.ErrUncertain
 	switch changed := context.Cause(ctx); {

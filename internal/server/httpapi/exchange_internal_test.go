@@ -114,8 +114,8 @@ func TestStreamIsNotSentToALeaderThatIsNotReached(t *testing.T) {
 	require.NotErrorIs(t, err, engine.ErrUncertain)
 }
 
-// A watch that a member has forwarded ends with an error line if the member ends it. A caller that is gone gets none, and
-// a file ends with the connection: it must not seem complete.
+// A watch that a member has forwarded ends with an error line if the member ends it. A caller that is gone gets none,
+// and a file ends with the connection: it must not seem complete.
 func TestForwardedWatchEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	removed := fmt.Errorf("%w: user a was removed", engine.ErrUncertain)

@@ -44,7 +44,7 @@ func (c *copies) arrive(id engine.SessionID) {
 }
 
 // leave ends a copy. withdraw, if not nil, ends an attempt that must not stay. The last copy calls it: each of them may
-// have been queued. If there is nothing to withdraw, the last copy calls its own closeUnused instead, if that is not nil.
+// have been queued. If there is nothing to withdraw, the last copy calls its own closeUnused, if that is not nil.
 func (c *copies) leave(id engine.SessionID, withdraw, closeUnused func()) {
 	c.mu.Lock()
 	left := c.served[id]

@@ -240,8 +240,8 @@ func (a *acquisition) withdraw(caller context.Context, s *raftstore.Session) {
 	}
 }
 
-// closeUnused closes the session of a refused call with an attempt, unless a copy was granted a lease. Otherwise a caller
-// that tries again and again would have a session for each of its attempts, until their TTL is over.
+// closeUnused closes the session of a refused call with an attempt, unless a copy was granted a lease. Otherwise a
+// caller that tries again and again would have a session for each of its attempts, until their TTL is over.
 func (a *acquisition) closeUnused(caller context.Context, s *raftstore.Session) {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
 	defer cancel()

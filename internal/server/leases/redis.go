@@ -46,6 +46,7 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 			return engine.Held{}, engine.Grant{}, err
 		}
 		l.record(observe.Granted, held)
+		l.service.metrics.Grants()
 	}
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }

@@ -41,6 +41,7 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 		"granted":       func() { m.StartAcquire().Granted(engine.Correctness) },
 		"efficiency":    func() { m.StartAcquire().Granted(engine.Efficiency) },
 		"refused":       func() { m.StartAcquire().Refused(engine.Efficiency, "held") },
+		"grants":        m.Grants,
 		"waits":         m.Waits,
 		"renewed":       func() { m.Renewed(engine.Correctness, nil) },
 		"ended":         func() { m.Ended(Released) },

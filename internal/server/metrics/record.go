@@ -66,13 +66,9 @@ type Acquire struct {
 // StartAcquire notes the arrival of an acquire.
 func (m *Metrics) StartAcquire() Acquire { return Acquire{m, m.clock.Now()} }
 
-// Granted records a grant. Those of correctness mode are counted when they are applied.
+// Granted records that the acquire was granted. It may be a copy of one that was granted before.
 func (a Acquire) Granted(mode engine.Mode) {
-	m := &a.metrics.byMode[mode]
-	if mode == engine.Efficiency {
-		m.grants.Inc()
-	}
-	m.timeToGrant.Observe(a.metrics.clock.Now().Since(a.started).Seconds())
+	a.metrics.byMode[mode].timeToGrant.Observe(a.metrics.clock.Now().Since(a.started).Seconds())
 }
 
 // Refused records an error with this code.
@@ -81,6 +77,9 @@ func (a Acquire) Refused(mode engine.Mode, code string) {
 		c.Inc()
 	}
 }
+
+// Grants records a grant in efficiency mode. Those of correctness mode are counted when they are applied.
+func (m *Metrics) Grants() { m.byMode[engine.Efficiency].grants.Inc() }
 
 // Waits records an acquire in efficiency mode that has to wait.
 func (m *Metrics) Waits() { m.byMode[engine.Efficiency].waits.Inc() }

@@ -91,8 +91,8 @@ func TestForwardedCallMayHaveArrived(t *testing.T) {
 	require.NotErrorIs(t, err, ErrNotReached)
 }
 
-// A call that ends before there is a connection was not sent. The member is stopped: its system connects, and it does not
-// answer.
+// A call that ends before there is a connection was not sent. The member is stopped: its system connects, and it does
+// not answer.
 func TestCallWithoutAConnectionWasNotSent(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
