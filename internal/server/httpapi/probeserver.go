@@ -27,22 +27,14 @@ const (
 // port: plain HTTP without a client certificate. Everyone may connect to it, so the time and
 // size of a request and the number of connections are limited, and a connection serves one request.
 func ProbeServer(probes Probes, scrapes http.Handler) *http.Server {
-	s := &http.Server{Handler: withMetrics(probes, scrapes),
+	mux := http.NewServeMux()
+	mux.Handle("GET "+metrics.Path, scrapes)
+	mux.Handle("/", probes)
+	s := &http.Server{Handler: mux,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader, ConnState: (&newest{}).track,
 		ErrorLog: log.New(io.Discard, "", 0)} // callers make these errors
 	s.SetKeepAlivesEnabled(false)
 	return s
-}
-
-// withMetrics returns a handler of the probes and of scrapes.
-func withMetrics(probes, scrapes http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == metrics.Path && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			scrapes.ServeHTTP(w, r)
-			return
-		}
-		probes.ServeHTTP(w, r)
-	})
 }
 
 // newest keeps the newest maxConnections connections. It closes the oldest for another one: a
