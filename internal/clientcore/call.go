@@ -172,7 +172,7 @@ func (c *Core) stale(a *Call, err error) bool {
 func (a *Call) endAttempt(err error) {
 	s := a.session
 	delete(s.attempts, a.nonce)
-	if a.uncertain && (s.key.Mode == engine.Efficiency || !engine.Refused(err)) {
+	if a.uncertain && (s.key.Mode != engine.Correctness || !engine.Refused(err)) {
 		s.releaseLater(engine.Held{Session: s.id, Nonce: a.nonce, Resources: a.Request.Resources, TTL: s.key.TTL,
 			Holder: a.Request.Holder, Metadata: a.Request.Metadata})
 	}
