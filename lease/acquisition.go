@@ -166,6 +166,9 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 		}
 		a.reroute(nil)
 	}
+	if err != nil && errors.Is(context.Cause(ctx), engine.ErrUnavailable) { // err may be this, and no answer
+		err = fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+	}
 	if err != nil {
 		return nil, err
 	}
