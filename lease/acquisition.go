@@ -60,13 +60,10 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	var record *holderRecord
 	if a.settings.reentrant {
 		a.queued.Store(true) // behind another call of the holder
-		if record, err = a.client.holders.begin(ctx, &a.settings); err != nil {
-			return nil, err
-		}
-		defer a.client.holders.end(record)
-		if l, err := a.client.holders.reenter(a.values, record, &a.settings); l != nil || err != nil {
+		if record, l, err = a.client.holders.begin(ctx, a.values, &a.settings); l != nil || err != nil {
 			return l, err
 		}
+		defer a.client.holders.end(record)
 	}
 	for {
 		if l, err = a.ask(ctx, record); err == nil {

@@ -28,29 +28,44 @@ type holderRecord struct {
 	grant       *heldGrant    // nil if the holder holds nothing; guarded by the registry's mu
 }
 
-// begin waits until no other acquisition of this holder asks for this set, and
-// returns the record. The caller calls end. It refuses an acquisition that would
-// wait for its own holder.
-func (r *holderRegistry) begin(ctx context.Context, s *acquireSettings) (*holderRecord, error) {
+// begin returns one more lease of the holder's grant if it has one. Otherwise it waits until no
+// other acquisition of this holder asks for this set, and returns the record; the caller calls
+// end. It refuses an acquisition that would wait for its own holder. values is the context of the lease.
+func (r *holderRegistry) begin(ctx, values context.Context, s *acquireSettings) (*holderRecord, *Lease, error) {
 	record, err := r.find(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if l, err := r.reenter(values, record, s); l != nil || err != nil {
+		r.leave(record)
+		return nil, l, err
+	}
+	if err := record.lock(ctx, s); err != nil {
+		r.leave(record)
+		return nil, nil, err
+	}
+	l, err := r.reenter(values, record, s) // the other acquisition may have been granted it
+	if l != nil || err != nil {
+		r.end(record)
+	}
+	return record, l, err
+}
+
+// lock locks the record for an acquisition that asks the service.
+func (record *holderRecord) lock(ctx context.Context, s *acquireSettings) error {
+	select {
+	case record.acquiring <- struct{}{}:
+		return nil
+	default:
 	}
 	if s.try {
-		select {
-		case record.acquiring <- struct{}{}:
-			return record, nil
-		default:
-			r.leave(record)
-			return nil, fmt.Errorf("%w: another call acquires it for holder %q", engine.ErrHeld, s.request.Holder)
-		}
+		return fmt.Errorf("%w: another call acquires it for holder %q", engine.ErrHeld, s.request.Holder)
 	}
 	select {
 	case record.acquiring <- struct{}{}:
-		return record, nil
+		return nil
 	case <-ctx.Done():
-		r.leave(record)
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
@@ -127,8 +142,8 @@ func (r *holderRegistry) deleteUnused(record *holderRecord) {
 	}
 }
 
-// reenter returns one more lease of the holder's grant, nil if it has none. The
-// caller is between begin and end.
+// reenter returns one more lease of the holder's grant, nil if it has none. It needs no lock of the
+// record, so that calls that re-enter at the same time do not refuse each other.
 func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *acquireSettings) (l *Lease, err error) {
 	r.mu.Lock()
 	g := record.grant
