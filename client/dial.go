@@ -123,8 +123,9 @@ func dial(ctx context.Context, endpoints []string, options []Option) (*router, c
 	if err != nil {
 		return nil, c, errors.Join(fmt.Errorf("dial: %w", err), service.Close())
 	}
-	r := newRouter(service, c)
+	r := &router{Backend: service, redis: newRedisLocks(service, c)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.redis.connect(ctx)
-	r.start()
+	r.running.Go(r.follow)
 	return r, c, nil
 }

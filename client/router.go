@@ -30,16 +30,8 @@ var (
 	_ engine.RefusalReporter = (*router)(nil)
 )
 
-func newRouter(service *remote.Backend, c config) *router {
-	r := &router{Backend: service, redis: newRedisLocks(service, c)}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r
-}
-
-// start follows the topology in the background: it connects to each new fleet, and
+// follow follows the topology until close: it connects to each new fleet, and
 // reconnects to Redis nodes that could not be reached.
-func (r *router) start() { r.running.Go(r.follow) }
-
 func (r *router) follow() {
 	for r.ctx.Err() == nil {
 		version := r.Topology().Version
@@ -124,7 +116,7 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 		go r.cancelWhenRerouted(watching, resource, watched, cancel)
 		err := watched.Watch(watching, resource, changed)
 		cancel(nil)
-		if !errors.Is(err, clientcore.ErrRerouted) && !errors.Is(context.Cause(watching), clientcore.ErrRerouted) {
+		if !errors.Is(context.Cause(watching), clientcore.ErrRerouted) {
 			r.checkDetour(ctx, watched, resource, err)
 			return err
 		}

@@ -58,7 +58,8 @@ func (c *Core) join(key Key, fixed bool) *Session {
 	if i := slices.IndexFunc(c.sessions, func(s *Session) bool { return s.key == key && !s.fixed }); i >= 0 && !fixed {
 		s = c.sessions[i]
 	} else {
-		s = newSession(c, key, fixed)
+		s = &Session{core: c, id: c.random.NewID(), key: key, fixed: fixed, attempts: map[engine.Nonce]*Call{},
+			grants: map[engine.Nonce]*Grant{}, uncovered: map[engine.Nonce]*Grant{}, releases: map[engine.Nonce]*release{}}
 		c.sessions = append(c.sessions, s)
 	}
 	s.users++

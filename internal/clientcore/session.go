@@ -74,11 +74,6 @@ type release struct {
 	next     engine.Instant // when to try again; zero for at once
 }
 
-func newSession(c *Core, key Key, fixed bool) *Session {
-	return &Session{core: c, id: c.random.NewID(), key: key, fixed: fixed, attempts: map[engine.Nonce]*Call{},
-		grants: map[engine.Nonce]*Grant{}, uncovered: map[engine.Nonce]*Grant{}, releases: map[engine.Nonce]*release{}}
-}
-
 // ID returns the id of the session.
 func (s *Session) ID() engine.SessionID { return s.id }
 

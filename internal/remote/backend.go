@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ type settings struct {
 // leaves time for another member within the same call.
 func (s *settings) memberTime() time.Duration { return s.Timeout * 3 / 5 }
 
-var (
-	_ engine.RoutedBackend = (*Backend)(nil)
-)
+var _ engine.RoutedBackend = (*Backend)(nil)
 
 // Config configures a Backend.
 type Config struct {
@@ -87,7 +86,9 @@ func New(endpoints []string, config Config) (*Backend, error) {
 	s.noticeRequests()
 	efficiency := newConnector(s, rand.N(len(endpoints)))
 	efficiency.anyMember = true
-	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s), efficiency: &Efficiency{efficiency}}, nil
+	watch := &topologyWatch{settings: s, changed: make(chan struct{}), rejected: map[string]error{}, restart: func() {}}
+	watch.ctx, watch.cancel = context.WithCancel(context.Background())
+	return &Backend{connector: newConnector(s, 0), topology: watch, efficiency: &Efficiency{efficiency}}, nil
 }
 
 // noticeRequests notices that a member asks for a client certificate if the configuration has none. With

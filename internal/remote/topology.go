@@ -49,12 +49,6 @@ type topologyWatch struct {
 	outdated     bool           // a call was refused because the topology is outdated
 }
 
-func newTopologyWatch(s *settings) *topologyWatch {
-	w := &topologyWatch{settings: s, changed: make(chan struct{}), rejected: map[string]error{}, restart: func() {}}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	return w
-}
-
 func (w *topologyWatch) close() {
 	w.cancel()
 	w.start.Do(func() {}) // it must not start after close
