@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,31 +60,23 @@ func hasPassword(o *redis.Options) bool {
 func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	errs := make([]error, len(fleet.Addresses))
-	var wg sync.WaitGroup
-	for i, address := range fleet.Addresses {
-		wg.Go(func() {
-			dial := c.options(address).Dialer
-			if dial == nil {
-				dial = (&net.Dialer{}).DialContext
-			}
-			conn, err := dial(ctx, "tcp", address)
-			if err == nil {
-				err = conn.Close()
-			}
-			errs[i] = err
-		})
-	}
-	wg.Wait()
-	reached := 0
-	for _, err := range errs {
-		if err == nil {
-			reached++
+	nodes := len(fleet.Addresses)
+	errs := engine.Each(nodes, nodes, func(i int) error {
+		address := fleet.Addresses[i]
+		dial := c.options(address).Dialer
+		if dial == nil {
+			dial = (&net.Dialer{}).DialContext
 		}
-	}
-	if needed := len(errs)/2 + 1; reached < needed {
+		conn, err := dial(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if reached, needed := nodes-len(errs), nodes/2+1; reached < needed {
 		return fmt.Errorf("%w: %d of %d Redis nodes can be connected to, %d are needed: %w",
-			engine.ErrUnavailable, reached, len(errs), needed, errors.Join(errs...))
+			engine.ErrUnavailable, reached, nodes, needed, errors.Join(errs...))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
@@ -122,44 +123,29 @@ func emit(hook func(context.Context, Event), ctx context.Context, event Event) {
 
 // joinHooks returns hooks that call those of a, then those of b.
 func joinHooks(a, b Hooks) Hooks {
+	events := func(a, b func(context.Context, Event)) func(context.Context, Event) {
+		return join(a, b, func(ctx context.Context, e Event) { a(ctx, e); b(ctx, e) })
+	}
 	return Hooks{
-		Start:    joinStarts(a.Start, b.Start),
-		Waiting:  joinEvents(a.Waiting, b.Waiting),
-		Acquired: joinEvents(a.Acquired, b.Acquired),
-		Failed:   joinEvents(a.Failed, b.Failed),
-		Lost:     joinEvents(a.Lost, b.Lost),
-		Released: joinEvents(a.Released, b.Released),
-		Renewed:  joinRenewals(a.Renewed, b.Renewed),
+		Start: join(a.Start, b.Start, func(ctx context.Context, resources []fencing.Resource) context.Context {
+			return b.Start(a.Start(ctx, resources), resources)
+		}),
+		Waiting:  events(a.Waiting, b.Waiting),
+		Acquired: events(a.Acquired, b.Acquired),
+		Failed:   events(a.Failed, b.Failed),
+		Lost:     events(a.Lost, b.Lost),
+		Released: events(a.Released, b.Released),
+		Renewed:  join(a.Renewed, b.Renewed, func(r Renewal) { a.Renewed(r); b.Renewed(r) }),
 	}
 }
 
-func joinStarts(a, b func(context.Context, []fencing.Resource) context.Context) func(context.Context,
-	[]fencing.Resource) context.Context {
-	if a == nil || b == nil {
-		return either(a == nil, b, a)
-	}
-	return func(ctx context.Context, resources []fencing.Resource) context.Context {
-		return b(a(ctx, resources), resources)
-	}
-}
-
-func joinEvents(a, b func(context.Context, Event)) func(context.Context, Event) {
-	if a == nil || b == nil {
-		return either(a == nil, b, a)
-	}
-	return func(ctx context.Context, e Event) { a(ctx, e); b(ctx, e) }
-}
-
-func joinRenewals(a, b func(Renewal)) func(Renewal) {
-	if a == nil || b == nil {
-		return either(a == nil, b, a)
-	}
-	return func(r Renewal) { a(r); b(r) }
-}
-
-func either[T any](first bool, a, b T) T {
-	if first {
+// join returns the function that calls both a and b, or the one of them that is not nil.
+func join[F any](a, b, both F) F {
+	switch {
+	case reflect.ValueOf(a).IsNil():
+		return b
+	case reflect.ValueOf(b).IsNil():
 		return a
 	}
-	return b
+	return both
 }

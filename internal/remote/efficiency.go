@@ -64,28 +64,19 @@ func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl 
 		Token: g.Token, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}, nil
 }
 
-// Renew extends leases and returns an error for each.
+// Renew extends leases of one session and returns an error for each.
 func (e *Efficiency) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs := make([]error, len(leases))
 	var wg sync.WaitGroup
-	for from := 0; from < len(leases); {
-		to := from + 1
-		for to < len(leases) && to-from < maxRenewals && leases[to].Session == leases[from].Session {
-			to++
-		}
-		part, outcome := leases[from:to], errs[from:to]
-		if to == len(leases) { // usually the only one
-			e.renew(ctx, part, outcome)
-		} else {
-			wg.Go(func() { e.renew(ctx, part, outcome) })
-		}
-		from = to
+	for from := 0; from < len(leases); from += maxRenewals {
+		to := min(from+maxRenewals, len(leases))
+		wg.Go(func() { e.renew(ctx, leases[from:to], errs[from:to]) })
 	}
 	wg.Wait()
 	return errs
 }
 
-// renew extends leases of one session by one operation.
+// renew extends leases by one operation.
 func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []error) {
 	message := &pb.RenewCall{}
 	byNonce := make(map[engine.Nonce]int, len(leases))
