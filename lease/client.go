@@ -208,7 +208,9 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 	}
 	if err != nil {
 		err = fmt.Errorf("acquire %q: %w", string(resource), err)
-		emit(c.hooks.Failed, ctx, a.event(err))
+		if c.hooks.Failed != nil {
+			c.hooks.Failed(ctx, a.event(err))
+		}
 		return nil, ctx, err
 	}
 	if c.hooks.Acquired != nil {

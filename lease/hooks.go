@@ -115,12 +115,6 @@ func (q *hookQueue) close() {
 	}
 }
 
-func emit(hook func(context.Context, Event), ctx context.Context, event Event) {
-	if hook != nil {
-		hook(ctx, event)
-	}
-}
-
 // joinHooks returns hooks that call those of a, then those of b.
 func joinHooks(a, b Hooks) Hooks {
 	events := func(a, b func(context.Context, Event)) func(context.Context, Event) {

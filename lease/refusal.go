@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
@@ -23,21 +22,12 @@ func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 	if err := refusal.Resource.Validate(); err != nil {
 		return fmt.Errorf("report a refused write: %w", err)
 	}
-	var call call
-	ctx, err := c.enter(ctx, &call)
-	if err != nil {
-		return err
-	}
-	defer c.leave(&call)
-
 	if refusal.Holder == "" {
 		refusal.Holder = c.name
 	}
 	// After an uncertain outcome, a second call could count the write twice.
-	again := func(err error, elapsed time.Duration) bool {
-		return clientcore.Matches(err, ErrUnavailable) && elapsed < clientcore.FailoverTime
-	}
-	err = c.retry(ctx, c.clock.Now(), again, func() error { return reporter.ReportRefusal(ctx, refusal) })
+	again := func(err error) bool { return clientcore.Matches(err, ErrUnavailable) }
+	err := c.askWhile(ctx, again, func(ctx context.Context) error { return reporter.ReportRefusal(ctx, refusal) })
 	if err != nil {
 		return fmt.Errorf("report a refused write to %q: %w", string(refusal.Resource), err)
 	}

@@ -32,6 +32,11 @@ func (c *Client) retry(ctx context.Context, began engine.Instant, again func(err
 // ask calls f, and repeats it while the service is unavailable, for clientcore.FailoverTime.
 // f must have the same effect when it is called twice. Its context ends with Close, too.
 func (c *Client) ask(ctx context.Context, f func(ctx context.Context) error) error {
+	return c.askWhile(ctx, clientcore.Transient, f)
+}
+
+// askWhile is ask for a call that is repeated only after errors that again accepts.
+func (c *Client) askWhile(ctx context.Context, again func(error) bool, f func(ctx context.Context) error) error {
 	var asking call
 	ctx, err := c.enter(ctx, &asking)
 	if err != nil {
@@ -39,7 +44,7 @@ func (c *Client) ask(ctx context.Context, f func(ctx context.Context) error) err
 	}
 	defer c.leave(&asking)
 	err = c.retry(ctx, c.clock.Now(), func(err error, elapsed time.Duration) bool {
-		return clientcore.Transient(err) && elapsed < clientcore.FailoverTime
+		return again(err) && elapsed < clientcore.FailoverTime
 	}, func() error { return f(ctx) })
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrClosed) && !errors.Is(err, ErrClosed) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)

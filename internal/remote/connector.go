@@ -190,13 +190,6 @@ func (c *connector) abandon(conn *connection, leader string, why error) {
 	conn.close(why)
 }
 
-// fellSilent abandons a connection whose member is silent. Its operations are uncertain, and
-// their callers repeat them at another member.
-func (c *connector) fellSilent(conn *connection) {
-	c.settings.FellSilent(c.settings.clock.Now(), conn.address)
-	c.abandon(conn, "", ErrSilent)
-}
-
 // moveOn makes the next call use another member, because this one cannot serve.
 // Operations in flight on the connection continue.
 func (c *connector) moveOn(conn *connection) {
