@@ -23,7 +23,6 @@ type acquisition struct {
 	values   context.Context // of the hook Start; for the lease's context and the hooks
 	call     call
 	reroute  context.CancelCauseFunc // ends an ask that waits in efficiency mode; guarded by the Client's mu
-	tried    bool
 	queued   atomic.Bool
 	waiting  hookQueue // calls of the hook Waiting
 }
@@ -109,7 +108,8 @@ func (a *acquisition) failed(ctx context.Context, err error) error {
 func (a *acquisition) begin(ctx context.Context) (*keepAlive, context.Context, engine.Request, error) {
 	c := a.client
 	c.syncTopology()
-	for now := a.now(); ; now = c.clock.Now() {
+	for {
+		now := c.clock.Now()
 		c.mu.Lock()
 		former := a.core.Session()
 		s, err := c.core.Route(&a.core, now, a.settings.timing, a.settings.fixed)
@@ -134,15 +134,6 @@ func (a *acquisition) begin(ctx context.Context) (*keepAlive, context.Context, e
 			return nil, nil, engine.Request{}, err
 		}
 	}
-}
-
-// now returns the time. The first try reuses the reading of Acquire.
-func (a *acquisition) now() engine.Instant {
-	if !a.tried && !a.settings.reentrant {
-		a.tried = true
-		return a.core.Began
-	}
-	return a.client.clock.Now()
 }
 
 // ask asks the engine once.
