@@ -68,6 +68,31 @@ func TestUncertainAttemptIsReleased(t *testing.T) {
 	}
 }
 
+// A member may refuse an attempt that another one has granted or queued, because its limits are lower.
+func TestRefusedRepetitionIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		kept, err := s.client.Acquire(t.Context(), "kept") // and with it the session
+		require.NoError(t, err)
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+				if r.Repeated {
+					return engine.Grant{}, engine.ErrInvalid
+				}
+				_, err := next(ctx, r)
+				require.NoError(t, err)
+				return engine.Grant{}, engine.ErrUncertain
+			}
+		})
+		_, err = s.client.Acquire(t.Context(), "a")
+		require.ErrorIs(t, err, engine.ErrInvalid)
+		synctest.Wait()
+		_, err = s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err, "the attempt of the first client must not hold the lock")
+		require.NoError(t, kept.Err())
+	})
+}
+
 // TestGivingUpLeavesTheQueue checks that an attempt leaves the queue when its caller
 // stops waiting, also when the error looks like an answer of the service.
 func TestGivingUpLeavesTheQueue(t *testing.T) {

@@ -127,7 +127,7 @@ func (a *Call) failed(err error) (ended []*Grant) {
 	switch {
 	case a.nonce == 0: // it was not asked
 	case engine.Refused(err):
-		a.endAttempt(err)
+		a.endAttempt()
 	case errors.Is(err, engine.ErrLost) && a.session.key.Mode != engine.Efficiency: // the session is lost
 		ended = a.session.End(err)
 	case mayBeGranted(err):
@@ -167,12 +167,13 @@ func (c *Core) stale(a *Call, err error) bool {
 	return false
 }
 
-// endAttempt ends the open attempt without a grant. If it may be granted, it is released. An
-// engine without sessions refuses an ask, not the earlier asks of the attempt.
-func (a *Call) endAttempt(err error) {
+// endAttempt ends the open attempt without a grant. If it may be granted, it is released. A refusal
+// ends one ask, and perhaps not the earlier ones of the attempt: an engine may not know them, or a
+// member refuses for reasons of its own, such as lower limits.
+func (a *Call) endAttempt() {
 	s := a.session
 	delete(s.attempts, a.nonce)
-	if a.uncertain && (s.key.Mode != engine.Correctness || !engine.Refused(err)) {
+	if a.uncertain {
 		s.releaseLater(engine.Held{Session: s.id, Nonce: a.nonce, Resources: a.Request.Resources, TTL: s.key.TTL,
 			Holder: a.Request.Holder, Metadata: a.Request.Metadata})
 	}
@@ -186,7 +187,7 @@ func (c *Core) Leave(a *Call, now engine.Instant) {
 		return
 	}
 	if a.nonce != 0 {
-		a.endAttempt(nil)
+		a.endAttempt()
 	}
 	a.session.users--
 	a.session.lastUsed = now

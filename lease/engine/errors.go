@@ -71,10 +71,9 @@ type specialError struct {
 func (e *specialError) Error() string { return e.text }
 func (e *specialError) Unwrap() error { return e.general }
 
-// Refused reports whether err means that an attempt was not granted and never will
-// be, so that it need not be released. ErrUnavailable, ErrForbidden and ErrLimit are
-// not refusals: they describe one call, and an earlier call of the same attempt may
-// have been granted.
+// Refused reports whether err means that an attempt was not granted and never will be, so
+// that it need not be released unless an earlier call of it was not answered.
+// ErrUnavailable, ErrForbidden and ErrLimit are not refusals: they describe one call.
 func Refused(err error) bool {
 	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrPermits, ErrInvalid} {
 		if errors.Is(err, sentinel) {
