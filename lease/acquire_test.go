@@ -110,6 +110,11 @@ func TestGivingUpLeavesTheQueue(t *testing.T) {
 			time.AfterFunc(time.Second, func() { cancel(engine.ErrUnavailable) })
 			return ctx, nil
 		},
+		"context of a group in which another call was refused": func(s *setup) (context.Context, []lease.AcquireOption) {
+			ctx, cancel := context.WithCancelCause(s.Context())
+			time.AfterFunc(time.Second, func() { cancel(engine.ErrLimit) })
+			return ctx, nil
+		},
 		"context of another lease": func(s *setup) (context.Context, []lease.AcquireOption) {
 			l, err := s.client.Acquire(s.Context(), "outer")
 			require.NoError(s, err)

@@ -154,7 +154,7 @@ func (a *acquisition) ask(ctx context.Context, record *holderRecord) (*Lease, er
 		}
 		a.reroute(nil)
 	}
-	if err != nil && errors.Is(context.Cause(ctx), engine.ErrUnavailable) { // err may be this, and no answer
+	if err != nil && clientcore.Matches(context.Cause(ctx), ErrUnavailable, ErrForbidden, ErrLimit) { // err may be this
 		err = fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 	}
 	if err != nil {

@@ -138,15 +138,18 @@ func (a *Call) failed(err error) (ended []*Grant) {
 
 // mayBeGranted reports whether the service may grant an attempt although it was answered with err.
 func mayBeGranted(err error) bool {
-	return !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain) || errors.Is(err, ErrRerouted)
+	return !Matches(err, engine.ErrUnavailable, engine.ErrForbidden, engine.ErrLimit) || errors.Is(err, ErrRerouted)
 }
 
 // again reports whether the call continues after err. A call that does not wait for the
 // lock is retried for FailoverTime: otherwise each failover of the service, or of its Redis
 // nodes, would be an error for the caller. A call that waits is never answered that the lock is held, unless its
 // attempt has ended: it was broken before the answer arrived, or the caller was stopped for too long. It makes another.
+// Nor does it give up the place in the queue that it may have because of a limit, for about a minute: after a failover
+// all calls that wait ask again, and may exceed the rate of their user.
 func (a *Call) again(err error, elapsed time.Duration) bool {
-	if !a.Try && Matches(err, engine.ErrHeld) {
+	placed := a.nonce != 0 && a.uncertain && a.backoff.tries < 60
+	if !a.Try && (Matches(err, engine.ErrHeld) || placed && Matches(err, engine.ErrLimit)) {
 		return true
 	}
 	return !Final(err) && !(a.Try && (elapsed >= FailoverTime || !Transient(err) && !Matches(err, engine.ErrLost)))

@@ -228,6 +228,39 @@ func TestWaitingCallOutlivesItsAttempt(t *testing.T) {
 	require.EqualValues(t, 2, c.ask(a).Nonce)
 }
 
+// After a failover the calls that wait ask again, and may exceed the rate of their user. A call that was not queued
+// fails at a limit, without a release.
+func TestWaitingCallOutlivesALimit(t *testing.T) {
+	c := newClient(t)
+	a := c.call("a")
+	require.True(t, c.Failed(a, c.now, engine.ErrUncertain, false).Again)
+	require.EqualValues(t, 1, c.ask(a).Nonce)
+	tries := 0
+	for c.Failed(a, c.now, engine.ErrLimit, false).Again {
+		tries++
+		require.True(t, c.ask(a).Repeated)
+	}
+	require.Greater(t, tries, 50, "but not forever: some limits do not pass")
+	c.Leave(a, c.now)
+
+	for _, refusal := range []error{engine.ErrLimit, engine.ErrForbidden} {
+		a = c.call("b")
+		require.False(t, c.Failed(a, c.now, refusal, false).Again)
+		s := a.Session()
+		c.Leave(a, c.now)
+		require.Empty(t, s.Step(c.now).Release)
+	}
+
+	a = c.call("c")
+	a.Try = true
+	require.True(t, c.Failed(a, c.now, engine.ErrUncertain, false).Again)
+	c.ask(a)
+	require.False(t, c.Failed(a, c.now, engine.ErrLimit, false).Again)
+	s := a.Session()
+	c.Leave(a, c.now)
+	require.Len(t, s.Step(c.now).Release, 1, "its first ask may have been granted")
+}
+
 // The loss of a session ends its grants, and the call goes on in a new session.
 func TestLostSession(t *testing.T) {
 	c := newClient(t)
