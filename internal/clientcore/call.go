@@ -112,8 +112,7 @@ func (c *Core) Failed(a *Call, now engine.Instant, err error, gone bool) Verdict
 	v.Ended = a.failed(err)
 	if stale {
 		v.Newer = true
-		var mismatch *engine.ModeError
-		if errors.As(err, &mismatch) { // the caller's mode may be right by the newer topology
+		if errors.Is(err, engine.ErrModeMismatch) { // the caller's mode may be right by the newer topology
 			v.Err = fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
 		}
 	}

@@ -83,8 +83,7 @@ func missOf(conn *connection, err error) clientcore.Miss {
 	if conn != nil {
 		miss.Address = conn.address
 	}
-	var redirect *wire.NotLeaderError
-	if errors.As(err, &redirect) {
+	if redirect, ok := errors.AsType[*wire.NotLeaderError](err); ok {
 		miss.Redirected, miss.Leader = true, redirect.Leader
 	}
 	return miss

@@ -120,14 +120,11 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 	}
 }
 
-// Release ends a lease. A lost lease counts as released.
+// Release ends a lease.
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
 	op := e.operation(ctx, held.Session)
 	call := &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}
 	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: call}}
 	_, err := e.send(ctx, &op)
-	if errors.Is(err, engine.ErrLost) {
-		return nil
-	}
 	return err
 }
