@@ -73,7 +73,9 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed
 	var last Leader
 	var lastSince time.Time
 	first := true
-	again := func(err error, _ time.Duration) bool { return !clientcore.Final(err) }
+	again := func(err error, _ time.Duration) bool { // after a failover, all observers of a user may exceed its rate
+		return !clientcore.Final(err) || !first && clientcore.Matches(err, ErrLimit)
+	}
 	err = c.retry(ctx, c.clock.Now(), again, func() error {
 		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader

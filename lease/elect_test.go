@@ -123,6 +123,46 @@ func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
 	})
 }
 
+// limitedWatch is a backend whose Watch fails with these errors, one after the other, and then works.
+type limitedWatch struct {
+	engine.Backend
+	errs []error
+}
+
+func (b *limitedWatch) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
+	if len(b.errs) > 0 {
+		err := b.errs[0]
+		b.errs = b.errs[1:]
+		if errors.Is(err, engine.ErrUnavailable) { // it worked until then
+			changed(engine.Status{})
+		}
+		return err
+	}
+	return b.Backend.Watch(ctx, resource, changed)
+}
+
+// After a failover all observers of a user ask again at once. Some of them exceed its rate, and go on.
+func TestObserveOutlivesALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		observe := func(errs ...error) (leaders []lease.Leader, err error) {
+			observer, err := lease.New(&limitedWatch{s.memory, errs})
+			require.NoError(t, err)
+			defer observer.Close(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = observer.Observe(ctx, "a", func(l lease.Leader) { leaders = append(leaders, l) })
+			return leaders, err
+		}
+		l := s.acquire()
+		leaders, err := observe(engine.ErrUnavailable, engine.ErrLimit, engine.ErrLimit)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []lease.Leader{{}, {Holder: "tester", Token: l.Token()}}, leaders)
+		_, err = observe(engine.ErrLimit)
+		require.ErrorIs(t, err, engine.ErrLimit, "it has never worked")
+	})
+}
+
 // A change that leaves the leader in place, such as a candidate that joins the queue, is not
 // reported.
 func TestObserveReportsEachLeaderOnce(t *testing.T) {
