@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/clientcore"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -56,7 +57,7 @@ func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (
 		fresh.askAt = fresh.sent.Add(fresh.TTL / 2)
 		signatures.Store(resource, fresh)
 		return fresh.Text, nil
-	case ok && unanswered(err) && now.Since(cached.sent) < cached.TTL:
+	case ok && (unanswered(err) || clientcore.Matches(err, ErrLimit)) && now.Since(cached.sent) < cached.TTL:
 		cached.askAt = now.Add(cached.TTL / retryShare)
 		signatures.Store(resource, cached)
 		return cached.Text, nil

@@ -70,30 +70,32 @@ func TestSignedTokenIsCachedForHalfItsTime(t *testing.T) {
 	})
 }
 
-// While the service does not answer, the old signature is used until it expires, and
-// not every write waits for the service.
+// While the service does not answer, or refuses calls above the rate of the user, the old signature is used until it
+// expires, and not every write waits for the service.
 func TestSignedTokenDuringAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, c := newSigning(t)
-		l, err := c.Acquire(t.Context(), "a")
-		require.NoError(t, err)
-		first, err := l.SignedToken(t.Context())
-		require.NoError(t, err)
-		s.err = engine.ErrUnavailable
-		time.Sleep(signatureTTL / 2)
-		for range 3 {
-			got, err := l.SignedToken(t.Context())
+	for _, outage := range []error{engine.ErrUnavailable, engine.ErrLimit} {
+		synctest.Test(t, func(t *testing.T) {
+			s, c := newSigning(t)
+			l, err := c.Acquire(t.Context(), "a")
 			require.NoError(t, err)
-			require.Equal(t, first, got)
-		}
-		before := s.asked
-		_, err = l.SignedToken(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, before, s.asked, "the service is not asked for each write")
-		time.Sleep(signatureTTL / 2)
-		_, err = l.SignedToken(t.Context())
-		require.ErrorIs(t, err, lease.ErrUnavailable)
-	})
+			first, err := l.SignedToken(t.Context())
+			require.NoError(t, err)
+			s.err = outage
+			time.Sleep(signatureTTL / 2)
+			for range 3 {
+				got, err := l.SignedToken(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, first, got)
+			}
+			before := s.asked
+			_, err = l.SignedToken(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, before, s.asked, "the service is not asked for each write")
+			time.Sleep(signatureTTL / 2)
+			_, err = l.SignedToken(t.Context())
+			require.ErrorIs(t, err, outage)
+		})
+	}
 }
 
 func TestSignedTokenOfALostLease(t *testing.T) {
