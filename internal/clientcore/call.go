@@ -144,11 +144,11 @@ func mayBeGranted(err error) bool {
 // lock is retried for FailoverTime: otherwise each failover of the service, or of its Redis
 // nodes, would be an error for the caller. A call that waits is never answered that the lock is held, unless its
 // attempt has ended: it was broken before the answer arrived, or the caller was stopped for too long. It makes another.
-// Nor does it give up the place in the queue that it may have because of a limit, for about a minute: after a failover
-// all calls that wait ask again, and may exceed the rate of their user.
+// Nor does it give up at a limit for about a minute, unless that is its first answer: after a failover all calls that
+// wait ask again, and may exceed the rate of their user.
 func (a *Call) again(err error, elapsed time.Duration) bool {
-	placed := a.nonce != 0 && a.uncertain && a.backoff.tries < 60
-	if !a.Try && (Matches(err, engine.ErrHeld) || placed && Matches(err, engine.ErrLimit)) {
+	failedBefore := 0 < a.backoff.tries && a.backoff.tries < 60
+	if !a.Try && (Matches(err, engine.ErrHeld) || failedBefore && Matches(err, engine.ErrLimit)) {
 		return true
 	}
 	return !Final(err) && !(a.Try && (elapsed >= FailoverTime || !Transient(err) && !Matches(err, engine.ErrLost)))

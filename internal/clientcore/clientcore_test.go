@@ -243,6 +243,13 @@ func TestWaitingCallOutlivesALimit(t *testing.T) {
 	require.Greater(t, tries, 50, "but not forever: some limits do not pass")
 	c.Leave(a, c.now)
 
+	a = c.call("a")
+	require.True(t, c.Failed(a, c.now, engine.ErrExpired, false).Again, "its session was lost in an outage")
+	_, err := c.Route(a, c.now, timing, false)
+	require.NoError(t, err)
+	require.True(t, c.Failed(a, c.now, engine.ErrLimit, false).Again, "the new session could not be opened")
+	c.Leave(a, c.now)
+
 	for _, refusal := range []error{engine.ErrLimit, engine.ErrForbidden} {
 		a = c.call("b")
 		require.False(t, c.Failed(a, c.now, refusal, false).Again)
