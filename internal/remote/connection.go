@@ -292,9 +292,9 @@ func (c *connection) watch() {
 		switch late, quiet := c.overdue(now); {
 		case late:
 			c.connector.abandon(c, "", ErrSilent)
-		case silent && !quiet: // its operations are uncertain, and their callers repeat them at another member
+		case silent && !quiet:
 			c.connector.settings.FellSilent(now, c.address)
-			c.connector.abandon(c, "", ErrSilent)
+			c.connector.abandon(c, "", ErrSilent) // its operations are uncertain, and repeated at another member
 		}
 	}
 }
