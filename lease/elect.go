@@ -24,15 +24,21 @@ type Leader struct {
 // returns nil, Elect steps down, pauses for a moment and campaigns again, behind the
 // candidates that already wait. It returns when ctx ends, when lead returns an
 // error, or when Acquire cannot succeed, for example because the lock has another
-// mode. After a loss it ignores an error of lead that only reports the loss: the end
-// of a context, ErrLost or a stale token.
+// mode; once it has led, a limit does not end it. After a loss it ignores an error of
+// lead that only reports the loss: the end of a context, ErrLost or a stale token.
 //
 // A leader that was paused does not know that it was replaced: every write must
 // carry the lease's token to a gate.
 func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func(context.Context, *Lease) error,
 	options ...AcquireOption) error {
-	for {
+	for led := false; ; led = true {
 		l, leadCtx, err := c.acquire(ctx, resource, false, options)
+		for led && clientcore.Matches(err, ErrLimit) { // after an outage, all former leaders may exceed the rate
+			if engine.Sleep(ctx, c.core.Pause(10)) != nil {
+				return context.Cause(ctx)
+			}
+			l, leadCtx, err = c.acquire(ctx, resource, false, options)
+		}
 		if err != nil {
 			return err
 		}

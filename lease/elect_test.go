@@ -101,6 +101,32 @@ func TestElect(t *testing.T) {
 	}
 }
 
+// After an outage all leaders of a user campaign again at once. Those above its rate try until they are within it.
+func TestElectOutlivesALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		terms, limited := 0, 0
+		err := s.client.Elect(t.Context(), "a", func(context.Context, *lease.Lease) error {
+			s.tap(func(on *taps) {
+				on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+					if limited++; limited < 4 || terms == 2 {
+						return engine.Grant{}, engine.ErrLimit
+					}
+					return next(ctx, r)
+				}
+			})
+			if terms++; terms == 2 {
+				return context.Canceled
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 2, terms)
+		require.Equal(t, 4, limited)
+		require.ErrorIs(t, s.client.Elect(t.Context(), "b", nil), engine.ErrLimit, "it has never led")
+	})
+}
+
 func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
