@@ -26,8 +26,6 @@ const (
 	detourTime = 5 * time.Second
 	// detourLogPause is the minimum time between two log lines about detours.
 	detourLogPause = time.Minute
-	// closeTimeout bounds the closing of connections and sessions.
-	closeTimeout = 5 * time.Second
 )
 
 // redisLocks is a perlease.Engine for locks in efficiency mode. It calls the Redis
@@ -116,9 +114,7 @@ func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadap
 func (e *redisLocks) replace(next *direct) {
 	if former := e.direct.Swap(next); former.backend != nil {
 		e.closing.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-			defer cancel()
-			_ = former.backend.Close(ctx) // leases end with their TTL
+			_ = former.backend.Close(context.Background()) // leases end with their TTL
 		})
 	}
 }

@@ -34,7 +34,7 @@ type Config struct {
 	// Namespace begins every key. Default: DefaultNamespace.
 	Namespace string
 	// NodeTimeout bounds one request to one node. It should be small compared to
-	// every TTL. Default: DefaultNodeTimeout.
+	// every TTL. Default: DefaultNodeTimeout, or MaxTTL if that is shorter.
 	NodeTimeout time.Duration
 	// MaxTTL is the longest TTL of a lease, and the quarantine of a node that lost its
 	// state: after that time every lock that the node forgot has expired. Without a
@@ -68,8 +68,8 @@ const standaloneVersion = recovery.StandaloneVersion
 func (c Config) withDefaults() Config {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	c.MaxTTL = cmp.Or(c.MaxTTL, DefaultMaxTTL)
+	c.NodeTimeout = cmp.Or(c.NodeTimeout, min(DefaultNodeTimeout, c.MaxTTL))
 	c.MaxSkew = cmp.Or(c.MaxSkew, DefaultMaxSkew)
 	c.Clock = cmp.Or(c.Clock, engine.SystemClock())
 	c.IdleCounters = cmp.Or(c.IdleCounters, DefaultIdle)

@@ -230,3 +230,14 @@ func TestErrorOfUnreachableNodes(t *testing.T) {
 		f.servers[0].Addr+", "+f.servers[1].Addr+", "+f.servers[2].Addr+
 		": node is unreachable: connect: connection refused")
 }
+
+// The default timeout is not above the longest TTL.
+func TestDefaultTimeoutFitsTheLongestTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 1)
+		f.config.MaxTTL = redlockadapter.DefaultNodeTimeout / 2
+		f.init(t)
+		newLocker(t, f.config).acquire(f.backend(t))
+	})
+}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	for _, f := range change {
 		f(&config)
 	}
-	config.RedisTimeout = busyTimeout(config.Redis)
+	config.RedisTimeout = cmp.Or(config.RedisTimeout, busyTimeout(config.Redis))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s, err := server.New(config, listener)

@@ -127,8 +127,8 @@ func newServer(config Config, listener net.Listener, node *raftstore.Node,
 	s.chain = &calls.Chain{Router: s.router, Users: config.Users, Audit: config.Audit,
 		Limits: limits.NewAccounts(config.Limits, config.Clock), Metrics: config.Metrics, Tracer: config.Tracer,
 		CloseLater: s.mux.closeLater}
-	s.admin = &admin.Service{Router: s.router, Keeper: s.keeper, RedisOptions: config.RedisOptions,
-		FilePolicies: config.FilePolicies, Version: config.Version}
+	s.admin = &admin.Service{Router: s.router, Keeper: s.keeper, FilePolicies: config.FilePolicies,
+		Version: config.Version}
 	config.Metrics.Observe(metrics.Source{Node: node, Redis: redis.Backend, Certificates: config.Certificates,
 		LostAuditLines: config.Audit.Lost})
 	recorder.OnEnded(func(e *machine.Event) {

@@ -116,7 +116,7 @@ func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 				err = errors.Join(err, n.Err)
 			}
 		}
-		closeBackend(ctx, backend)
+		_ = backend.Close(ctx) // it holds no leases
 	}
 	if err == nil {
 		return nil

@@ -7,16 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/wire"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
-
-// closeTimeout bounds the closing of a connection to Redis nodes.
-const closeTimeout = 5 * time.Second
 
 // votesMissing returns a message if fewer than a quorum of the Redis nodes vote, as this member saw them about a
 // second ago, or if the log has not caught up with them. It returns "" if enough vote or there are no Redis nodes.
@@ -94,7 +90,7 @@ func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.R
 				nodes[i] = &pb.RedisNode{Address: address, Error: nodeError(address, err)}
 				return
 			}
-			defer closeBackend(ctx, backend)
+			defer func() { _ = backend.Close(ctx) }() // it holds no leases
 			nodes[i] = nodeStates(backend.NodeStatuses(ctx), s.Router.Node.Topology())[0]
 		})
 	}
@@ -105,19 +101,10 @@ func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.R
 // connect connects to any fleet, to look at its nodes. It acquires no locks and
 // recovers no nodes.
 func (s *Service) connect(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL,
-		Logger:   slog.New(slog.DiscardHandler),
-		Topology: func() engine.Topology { return engine.Topology{Fleet: fleet} }}
-	for _, address := range fleet.Addresses {
-		config.Nodes = append(config.Nodes, s.RedisOptions(address))
-	}
+	config := s.Router.Redis.Config(fleet)
+	config.Logger = slog.New(slog.DiscardHandler)
+	config.Topology = func() engine.Topology { return engine.Topology{Fleet: fleet} }
 	return redlockadapter.New(ctx, config)
-}
-
-func closeBackend(ctx context.Context, backend *redlockadapter.Backend) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = backend.Close(ctx) // it holds no leases
 }
 
 // nodeError shortens the error of one node: the address is shown beside it, and

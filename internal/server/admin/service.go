@@ -3,8 +3,6 @@ package admin
 import (
 	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/routing"
@@ -20,8 +18,6 @@ type Service struct {
 
 	Router *routing.Router
 	Keeper *fleet.Keeper
-	// RedisOptions returns the connection options of a Redis node.
-	RedisOptions func(address string) *redis.Options
 	// FilePolicies returns the policies of this member's configuration file.
 	FilePolicies func() []engine.Policy
 	// Version is the version of the program, for Status.

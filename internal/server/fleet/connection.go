@@ -14,13 +14,9 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-const (
-	// connectInterval is the time between two tries to connect to a fleet, and between two checks whether the member
-	// was removed.
-	connectInterval = 500 * time.Millisecond
-	// closeTimeout bounds the closing of the connection to a former fleet.
-	closeTimeout = 5 * time.Second
-)
+// connectInterval is the time between two tries to connect to a fleet, and between two checks whether the member
+// was removed.
+const connectInterval = 500 * time.Millisecond
 
 var (
 	errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'",
@@ -117,11 +113,8 @@ func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected
 	if fleet.IsZero() {
 		return &connected{err: errNoFleet}
 	}
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger, Hooks: c.hooks,
-		Topology: c.node.Topology, NodeTimeout: min(c.NodeTimeout, fleet.MaxTTL)}
-	for _, address := range fleet.Addresses {
-		config.Nodes = append(config.Nodes, c.options(address))
-	}
+	config := c.Config(fleet)
+	config.Logger, config.Hooks, config.Topology = c.logger, c.hooks, c.node.Topology
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
 		return &connected{fleet: fleet, err: fmt.Errorf("%w: connect to the Redis fleet: %w", engine.ErrUnavailable, err)}
@@ -129,15 +122,19 @@ func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected
 	return &connected{fleet: fleet, backend: backend}
 }
 
+// Config returns how this member connects to the nodes of a fleet.
+func (c *Connection) Config(fleet engine.Fleet) redlockadapter.Config {
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL,
+		NodeTimeout: min(c.NodeTimeout, fleet.MaxTTL)}
+	for _, address := range fleet.Addresses {
+		config.Nodes = append(config.Nodes, c.options(address))
+	}
+	return config
+}
+
 // replace installs a backend and closes the former one.
 func (c *Connection) replace(next *connected) {
-	former := c.now.Swap(next)
-	if former.backend == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if err := former.backend.Close(ctx); err != nil {
-		c.logger.Warn("cannot close the connection to the former Redis fleet", "error", err)
+	if former := c.now.Swap(next); former.backend != nil {
+		_ = former.backend.Close(context.Background()) // it never fails
 	}
 }
