@@ -222,7 +222,7 @@ func (s *State) PutJoin(now int64, j Join) (reason Reason, waited int64) {
 		return HasState, 0
 	case s.Voter && s.Version > j.Version:
 		return OldVersion, 0
-	case s.Join != "" && s.Join != j.Nonce && idle < j.Keep:
+	case s.Join != "" && s.Join != j.Nonce && idle >= 0 && idle < j.Keep:
 		return Joining, 0
 	}
 	if s.Join == "" || idle < 0 || idle >= j.Gap {

@@ -16,8 +16,8 @@ if version and fleet == ARGV[3] and ARGV[5] ~= '1' then return 'state' end
 if version and tonumber(version) > tonumber(ARGV[2]) then return 'version' end
 local time = redis.call('TIME')
 local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
-local idle = now - (joined or now)
-if join and join ~= ARGV[1] and idle < tonumber(ARGV[4]) then return 'joining' end
-if not since or idle < 0 or idle >= tonumber(ARGV[6]) then since = now end -- below 0, the clock was set back
+local idle = now - (joined or now) -- below 0, the clock was set back
+if join and join ~= ARGV[1] and idle >= 0 and idle < tonumber(ARGV[4]) then return 'joining' end
+if not since or idle < 0 or idle >= tonumber(ARGV[6]) then since = now end
 redis.call('HSET', KEYS[1], 'join', ARGV[1], 'joined', now, 'since', since)
 return {'ok', string.format('%d', now - since)}
