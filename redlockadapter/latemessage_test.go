@@ -2,9 +2,11 @@ package redlockadapter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,6 +174,25 @@ func TestHungNodeGetsReleases(t *testing.T) {
 		for _, name := range names {
 			require.Empty(t, hung.mini.HGet("{leased}:"+hung.server()+":lock:"+string(name), "nonce"), name)
 		}
+	})
+}
+
+// A release that the Redis user may not make is not sent for minutes. Neither was the acquire allowed.
+func TestForbiddenReleaseIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, k := f.backend(t), newLocker(t, f.config)
+		var releases atomic.Int32
+		for _, n := range f.nodes {
+			n.onRelease(func() error {
+				releases.Add(1)
+				return errors.New("NOPERM No permissions to access a key")
+			})
+		}
+		k.acquire(b)
+		advance(time.Minute)
+		require.LessOrEqual(t, releases.Load(), int32(2*len(f.nodes)))
 	})
 }
 

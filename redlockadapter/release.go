@@ -158,8 +158,8 @@ func (b *Backend) releaseLater(h *engine.Held, cause scripts.Cause, node int) {
 		pause = min(4*pause, maxReleasePause)
 	}
 	request.Answer = func(_ int, got redisconn.Reply) {
-		if got.Err == nil || errors.Is(got.Err, redisconn.ErrLife) || b.ctx.Err() != nil ||
-			b.clock.Now().Since(began) > releaseTime {
+		if got.Err == nil || errors.Is(got.Err, redisconn.ErrLife) || errors.Is(got.Err, redisconn.ErrNotPermitted) ||
+			b.ctx.Err() != nil || b.clock.Now().Since(began) > releaseTime {
 			b.unreleased.Add(-1)
 			return
 		}

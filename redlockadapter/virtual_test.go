@@ -44,6 +44,8 @@ type virtualNode struct {
 	release  func() error  // see onRelease
 	saves    int           // calls of BGSAVE
 	noSaves  bool          // INFO does not tell how often the node has saved its data
+	refusal  string        // the answer to BGSAVE; empty if the node saves its data
+	appends  string        // INFO about an append-only file; empty without one
 }
 
 func newVirtualNode(t testing.TB, number int) *virtualNode {
@@ -109,7 +111,7 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 	n.mu.Unlock()
 	if release != nil {
 		if err := release(); err != nil {
-			c.WriteError("ERR " + err.Error())
+			c.WriteError(err.Error())
 			return true
 		}
 	}
@@ -125,8 +127,12 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 		return true
 	case "BGSAVE":
 		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.refusal != "" {
+			c.WriteError(n.refusal)
+			return true
+		}
 		n.saves++
-		n.mu.Unlock()
 		c.WriteInline("Background saving started")
 		return true
 	}
@@ -143,8 +149,8 @@ func (n *virtualNode) info() string {
 	}
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\n"+
 		"maxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s", n.name,
-		n.lives, n.name, saves)
+		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\naof_enabled:0\r\nrdb_last_bgsave_status:ok\r\n%s%s", n.name,
+		n.lives, n.name, saves, n.appends)
 }
 
 // server returns the name of the present run of the server.
@@ -161,7 +167,27 @@ func (n *virtualNode) setDelay(d time.Duration) {
 	n.delay = d
 }
 
-// onRelease calls f before each call of release.lua, which fails if f does.
+// forbidden is the refusal of a command that the Redis user may not call.
+const forbidden = "NOPERM User leased has no permissions to run the 'bgsave' command"
+
+// refuseSaves makes the nodes answer BGSAVE with an error, or save their data again.
+func (f *virtualFleet) refuseSaves(refusal string) {
+	for _, n := range f.nodes {
+		n.mu.Lock()
+		n.refusal = refusal
+		n.mu.Unlock()
+	}
+}
+
+// appendOnly gives the node an append-only file, which it rewrites or not.
+func (n *virtualNode) appendOnly(rewrites int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.appends = fmt.Sprintf("aof_enabled:1\r\naof_last_write_status:ok\r\naof_pending_bio_fsync:0\r\n"+
+		"aof_rewrite_in_progress:%d\r\n", rewrites)
+}
+
+// onRelease calls f before each call of release.lua, which fails with the error of f.
 func (n *virtualNode) onRelease(f func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,6 +1,8 @@
 package redisconn
 
 import (
+	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,4 +89,36 @@ func TestCanceledRequestIsDropped(t *testing.T) {
 	require.Equal(t, "e", <-e.received)
 	e.reply <- struct{}{}
 	require.Equal(t, "e", (<-answers["e"]).Word(0))
+}
+
+// A request that the user may not make fails alone: the connection stays, for the other callers. A script may have
+// stopped in the middle.
+func TestForbiddenRequestKeepsTheConnection(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	mini := miniredis.RunT(t)
+	var connections atomic.Int32
+	mini.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+		switch {
+		case command == "INFO":
+			connections.Add(1)
+			c.WriteBulk("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:1\r\nmaster_replid:1\r\n")
+		case command == "EVALSHA" && strings.HasSuffix(args[2], ":forbidden"):
+			c.WriteError("NOPERM No permissions to access a key")
+		default:
+			return false
+		}
+		return true
+	})
+	c := (&echoServer{addr: mini.Addr(), reply: make(chan struct{})}).connect(t, Config{Timeout: time.Minute})
+	run := NewScript(`return 1`)
+	for range 3 {
+		got, err := c.Do(ctx, NewRequest(run, []string{"forbidden"}))
+		require.ErrorIs(t, err, ErrNotPermitted)
+		require.True(t, got.MaybeExecuted)
+		_, err = c.Do(ctx, NewRequest(run, []string{"allowed"}))
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, connections.Load())
 }

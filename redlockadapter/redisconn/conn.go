@@ -280,7 +280,7 @@ func (c *Conn) answer(s *socket, sent []*Request, replies []Reply, err error) {
 	for i, r := range sent {
 		got := replies[i]
 		switch {
-		case got.MaybeExecuted:
+		case got.MaybeExecuted && err != nil:
 			got.Err = err
 		case got.noScript() && (err != nil || c.tooOld(s)):
 			got.Err = ErrDown

@@ -14,6 +14,9 @@ var (
 	ErrDown = errors.New("node is unreachable")
 	// ErrLife reports a request for a different run of the server than the connected one.
 	ErrLife = errors.New("the address leads to a server that does not vote yet")
+	// ErrNotPermitted reports a request that an ACL of the server forbids to the user of the connection. A script may
+	// have stopped in the middle.
+	ErrNotPermitted = errors.New("the Redis user lacks a permission")
 	// ErrCanceled reports a request that was canceled before it was sent.
 	ErrCanceled = errors.New("request was canceled before it was sent")
 	// ErrClosed reports a request on a closed Conn.

@@ -37,11 +37,14 @@ func (e RedisError) Code() string {
 	return word
 }
 
+// Is makes errors.Is match ErrNotPermitted.
+func (e RedisError) Is(target error) bool { return target == ErrNotPermitted && e.Code() == "NOPERM" }
+
 // endsConnection reports whether to reconnect: the server became a replica, loads its
 // data, or requires another authentication.
 func (e RedisError) endsConnection() bool {
 	switch e.Code() {
-	case "READONLY", "LOADING", "MASTERDOWN", "NOAUTH", "NOPERM":
+	case "READONLY", "LOADING", "MASTERDOWN", "NOAUTH":
 		return true
 	}
 	return false

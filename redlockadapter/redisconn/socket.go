@@ -55,7 +55,9 @@ func (s *socket) call(batch []*Request, withText bool) (replies []Reply, err err
 		switch {
 		case replies[i].MaybeExecuted:
 			err = failed
-		case refused.endsConnection() && batch[i].script != nil: // the scripts work without the rights of plain commands
+		case refused.Is(ErrNotPermitted): // the user may make other requests
+			replies[i].MaybeExecuted = true
+		case refused.endsConnection():
 			replies[i].MaybeExecuted, err = true, refused
 		}
 	}
