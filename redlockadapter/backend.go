@@ -70,7 +70,7 @@ func newBackend(config Config) *Backend {
 		grants: grants{byName: map[string]*attempt{}}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keeper = newKeeper(b)
-	b.queues = newQueues(b)
+	b.queues = &queues{backend: b, locks: map[fencing.Resource]*queue{}}
 	servers := redisconn.NewServers()
 	for i, options := range config.Nodes {
 		hooks := config.Hooks.node(options.Addr)

@@ -42,10 +42,6 @@ type loggedNode struct {
 	why   error // standalone: why the node is not recovered yet
 }
 
-func newNodeLog(logger *slog.Logger, nodes int) *nodeLog {
-	return &nodeLog{logger: logger, nodes: make([]loggedNode, nodes)}
-}
-
 // saw records whether a node answered.
 func (l *nodeLog) saw(node int, address string, err error) {
 	l.mu.Lock()

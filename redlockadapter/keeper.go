@@ -43,13 +43,14 @@ type keeper struct {
 	// Without a service; used by look only.
 	standalone recovery.Standalone
 	snapshots  map[string]*snapshot // of floors, by the run of the server
+	mayNotSave []bool               // the node has refused that to this process
 }
 
 func newKeeper(b *Backend) *keeper {
-	ttl := b.config.MaxTTL
-	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1),
-		snapshots: map[string]*snapshot{}, begun: map[string]fencing.Token{},
-		granted:    make([]fencing.Token, len(b.config.Nodes)),
+	ttl, nodes := b.config.MaxTTL, len(b.config.Nodes)
+	return &keeper{backend: b, log: &nodeLog{logger: b.config.Logger, nodes: make([]loggedNode, nodes)},
+		wake: make(chan struct{}, 1), snapshots: map[string]*snapshot{}, begun: map[string]fencing.Token{},
+		granted: make([]fencing.Token, nodes), mayNotSave: make([]bool, nodes),
 		standalone: recovery.Standalone{Fleet: b.fingerprint, Quarantine: ttl, MaxTTL: ttl}}
 }
 

@@ -49,10 +49,6 @@ type queue struct {
 	yieldUntil engine.Instant // other processes go first until then
 }
 
-func newQueues(b *Backend) *queues {
-	return &queues{backend: b, locks: map[fencing.Resource]*queue{}}
-}
-
 // of returns the queue of a lock, a new one if there is none. The caller holds mu.
 func (q *queues) of(lock fencing.Resource) *queue {
 	if q.locks[lock] == nil {

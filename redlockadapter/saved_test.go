@@ -142,3 +142,60 @@ func TestUnknownSaveIsNoSave(t *testing.T) {
 		require.Empty(t, live(t, f.backend(t)))
 	})
 }
+
+// A process that may not have the nodes save a floor leaves an empty node to others: its joins would keep them out. It
+// notices when an operator gives it the permission.
+func TestRefusedSaveIsLeftToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		f.refuseSaves(forbidden)
+		f.nodes[0].restart(t, true)
+		advance(virtualTTL / 2)
+		require.Less(t, b.NodeStatuses(t.Context())[0].Quarantine, virtualTTL, "it repeats its join")
+		advance(2 * virtualTTL)
+		require.Equal(t, virtualTTL, b.NodeStatuses(t.Context())[0].Quarantine, "it has stopped that")
+		advance(virtualTTL)
+		require.Equal(t, []int{1, 2}, live(t, b))
+		f.refuseSaves("")
+		advance(3 * virtualTTL)
+		require.Equal(t, []int{0, 1, 2}, live(t, b))
+	})
+}
+
+// An append-only file that is being rewritten may lack the floor: it was just enabled, or is not synced meanwhile.
+func TestRewrittenFileIsNotSaved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		for _, n := range f.nodes {
+			n.appendOnly(1)
+		}
+		f.nodes[0].restart(t, true)
+		advance(3 * virtualTTL)
+		require.Equal(t, []int{1, 2}, live(t, b))
+		for _, n := range f.nodes {
+			n.appendOnly(0)
+		}
+		advance(virtualTTL)
+		require.Equal(t, []int{0, 1, 2}, live(t, b))
+	})
+}
+
+// A server that has refused to save several times is asked again.
+func TestRefusedSaveIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		f.refuseSaves("ERR Background save already in progress")
+		f.nodes[0].restart(t, true)
+		advance(3 * virtualTTL)
+		require.Equal(t, []int{1, 2}, live(t, b))
+		f.refuseSaves("")
+		advance(virtualTTL)
+		require.Equal(t, []int{0, 1, 2}, live(t, b))
+	})
+}

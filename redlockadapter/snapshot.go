@@ -27,7 +27,7 @@ const maxRefusals = 3
 type snapshot struct {
 	server    redisconn.Bound // that reserved the floor
 	floor     fencing.Token
-	reserved  engine.Instant // when it was known to be reserved
+	reserved  engine.Instant // when it was known to be reserved, or the append-only file to be rewritten
 	requested bool
 	refused   int
 	before    int64 // the number of snapshots that were written before
@@ -52,6 +52,9 @@ func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
 			return fmt.Errorf("%s: %w: its last write to the append-only file failed (%s); see the log of the server", n.Addr(),
 				errNotSaved, status)
 		}
+		if info["aof_rewrite_in_progress"] == "1" || info["aof_rewrite_scheduled"] == "1" {
+			s.reserved = now // a file that was just enabled is not complete, and none needs to be synced meanwhile
+		}
 		s.done = now.Since(s.reserved) > appendTime && info["aof_pending_bio_fsync"] == "0"
 	case err != nil: // every Redis and Valkey that may be a node has it; others may save nothing
 		return fmt.Errorf("%s: %w: its INFO has no rdb_saves, which tells that a snapshot was written; use Redis or Valkey, "+
@@ -59,15 +62,15 @@ func (s *snapshot) advance(ctx context.Context, now engine.Instant) error {
 	case info["rdb_bgsave_in_progress"] == "1": // possibly one that started too early
 	case !s.requested:
 		_, err := n.Do(ctx, redisconn.NewCommand("bgsave"))
+		s.requested, s.before = err == nil, written
 		var refused redisconn.RedisError
 		if errors.As(err, &refused) {
 			s.refused++ // possibly because another save has just started
 		}
-		if s.refused >= maxRefusals || refused.Code() == "NOPERM" {
+		if err != nil && s.refused >= maxRefusals || errors.Is(err, redisconn.ErrNotPermitted) {
 			return fmt.Errorf("%w: %w; allow BGSAVE to the user of this program (ACL rule +bgsave), or enable the "+
 				"append-only file", errNotSaved, err)
 		}
-		s.requested, s.before = err == nil, written
 		return err
 	case info["rdb_last_bgsave_status"] != "ok":
 		s.requested = false

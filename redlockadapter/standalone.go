@@ -173,6 +173,7 @@ func (k *keeper) recoverStep(ctx context.Context, statuses []NodeStatus) (progre
 	nodes := make([]recovery.Node, len(statuses))
 	for i, s := range statuses {
 		nodes[i] = s.Node
+		nodes[i].MayNotSave = k.mayNotSave[i]
 		if saved := k.snapshots[s.Report.Server]; saved != nil && saved.done {
 			nodes[i].Saved, nodes[i].SavedFloor = true, saved.floor
 		}
@@ -200,6 +201,9 @@ func (k *keeper) recoverStep(ctx context.Context, statuses []NodeStatus) (progre
 		done := a.Kind == recovery.Reserve || a.Kind == recovery.Initialise ||
 			a.Kind == recovery.Save && k.snapshots[a.Server].done
 		progressed = progressed || done && errs[i] == nil
+		if a.Kind == recovery.Save {
+			k.mayNotSave[a.Node] = errors.Is(errs[i], redisconn.ErrNotPermitted) || k.mayNotSave[a.Node] && errs[i] != nil
+		}
 	}
 	for i, why := range waiting {
 		switch {

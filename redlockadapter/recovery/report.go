@@ -61,6 +61,8 @@ type Node struct {
 	// Saved: this run of the server is known to have written SavedFloor to disk. Without a service only.
 	Saved      bool
 	SavedFloor fencing.Token
+	// MayNotSave: the server does not let this process save. Without a service only.
+	MayNotSave bool
 }
 
 // in reports whether the node votes in a fleet.

@@ -43,7 +43,8 @@ const (
 	Join Kind = iota
 	// Reserve stores Floor on the node, from which another node is about to start.
 	Reserve
-	// Save has the node write Floor to disk: a restart from older data could bring an older floor back.
+	// Save has the node write Floor to disk: a restart from older data could bring an older floor back. Without a Floor
+	// it asks again whether this process may do that.
 	Save
 	// Initialise makes the node a voter, with Range.
 	Initialise
@@ -174,6 +175,9 @@ func (d *standaloneStep) recover(i int, nonce func() string) error {
 	if _, err := d.floor(i); errors.Is(err, ErrNoState) && !StateIsLost(d.Fleet, d.reports) {
 		return errors.New("fewer than a quorum of the nodes say which tokens were granted")
 	}
+	if !StateIsLost(d.Fleet, d.reports) && d.mayNotSave() { // the same
+		return errors.New("this process may not have a quorum of the nodes save a floor, and leaves that to others")
+	}
 	if r == nil || r.join != n.Joining {
 		r = &nodeRecovery{server: n.Server, join: nonce()}
 		d.recoveries[i] = r
@@ -214,6 +218,22 @@ func (d *standaloneStep) foreign() bool {
 	return slices.ContainsFunc(d.reports, func(r Report) bool {
 		return r.Live != nil && r.Live.Fleet != d.Fleet || r.Former != nil && r.Former.Fleet != d.Fleet && !known
 	})
+}
+
+// mayNotSave reports whether the servers let this process save on fewer than a quorum of the nodes. They are asked
+// again: an operator may give it the permission.
+func (d *standaloneStep) mayNotSave() bool {
+	refuse := map[int]Action{}
+	for i, n := range d.nodes {
+		if n.Reached && n.MayNotSave {
+			refuse[i] = Action{Kind: Save, Node: i, Server: n.Server}
+		}
+	}
+	if len(refuse) <= len(d.nodes)-quorum(len(d.nodes)) {
+		return false
+	}
+	d.calls = refuse
+	return true
 }
 
 // quarantine returns the time for which a node must not vote. A node that is lost again after it became a voter

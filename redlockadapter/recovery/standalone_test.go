@@ -181,6 +181,30 @@ func TestStandaloneJoinsOnlyWhatItCanRecover(t *testing.T) {
 	require.Empty(t, kinds)
 }
 
+// A process that may not have a quorum save a floor does not join an empty node. It asks again whether it may. If the
+// state is lost, its joins keep out processes that take the nodes for new ones.
+func TestStandaloneJoinsOnlyWhatItMaySave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.lose(0)
+	w.nodes[1].MayNotSave = true
+	kinds, _ := w.step()
+	require.Equal(t, []Kind{Join}, kinds, "it may on a quorum")
+	w.nodes[2].MayNotSave = true
+	kinds, waiting := w.step()
+	require.Equal(t, []Kind{Save, Save}, kinds)
+	require.ErrorContains(t, waiting[0], "leaves that to others")
+	w.nodes[2].MayNotSave = false
+	kinds, _ = w.step()
+	require.Equal(t, []Kind{Join}, kinds)
+	w.loseAll()
+	for i := range w.nodes {
+		w.nodes[i].MayNotSave = true
+	}
+	kinds, _ = w.step()
+	require.Equal(t, []Kind{Join, Join, Join}, kinds)
+}
+
 // A save of a former run of a server does not count.
 func TestStandaloneSaveBelongsToARun(t *testing.T) {
 	t.Parallel()
