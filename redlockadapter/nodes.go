@@ -130,14 +130,16 @@ func (b *Backend) Sweep(ctx context.Context) error {
 // quorumError explains why fewer than a quorum of the nodes succeeded. errs has an entry
 // for each node.
 func (b *Backend) quorumError(errs []error) error {
+	n := 0
 	for i, err := range errs {
-		if why := b.keeper.log.waiting(i); errors.Is(err, scripts.ErrEmpty) && why != nil {
+		if err == nil {
+			n++
+		} else if why := b.keeper.log.waiting(i); errors.Is(err, scripts.ErrEmpty) && why != nil {
 			errs[i] = fmt.Errorf("%w: %w", err, why)
 		}
 	}
 	reasons := b.nodesError(errs)
-	agreed := fmt.Sprintf("%d of %d Redis nodes agreed, %d are needed", len(b.nodes)-len(reasons.errs), len(b.nodes),
-		b.quorum)
+	agreed := fmt.Sprintf("%d of %d Redis nodes agreed, %d are needed", n, len(b.nodes), b.quorum)
 	switch {
 	case b.config.Topology != nil:
 		return fmt.Errorf("%w: %s; see 'leased redis status': %w", engine.ErrUnavailable, agreed, reasons)
@@ -169,21 +171,8 @@ func (b *Backend) initCommand() string {
 	return command
 }
 
-// nodesError is the failure of several nodes, in one line that names each node once.
-type nodesError struct {
-	text string
-	errs []error
-}
-
-// Error returns the reasons, each with its nodes.
-func (e *nodesError) Error() string { return e.text }
-
-// Unwrap returns the errors of the nodes.
-func (e *nodesError) Unwrap() []error { return e.errs }
-
-// nodesError returns the failures in errs, which has an entry for each node.
-func (b *Backend) nodesError(errs []error) *nodesError {
-	e := &nodesError{}
+// nodesError returns the failures in errs, which has an entry for each node, in one line that names each node once.
+func (b *Backend) nodesError(errs []error) error {
 	nodes := map[string][]string{}
 	var reasons []string
 	for i, err := range errs {
@@ -195,13 +184,11 @@ func (b *Backend) nodesError(errs []error) *nodesError {
 			reasons = append(reasons, reason)
 		}
 		nodes[reason] = append(nodes[reason], b.nodes[i].Addr())
-		e.errs = append(e.errs, err)
 	}
 	for i, reason := range reasons {
 		reasons[i] = strings.Join(nodes[reason], ", ") + ": " + reason
 	}
-	e.text = strings.Join(reasons, "; ")
-	return e
+	return engine.Special(strings.Join(reasons, "; "), errors.Join(errs...))
 }
 
 // shortReason returns the text of an error of a node in one line, without the address of the node.
