@@ -105,7 +105,7 @@ type authority struct {
 // must follow the policies of that version.
 func (b *Backend) authorize(resources []fencing.Resource) (authority, error) {
 	if b.config.Topology == nil {
-		return authority{version: standaloneVersion}, nil
+		return authority{version: recovery.StandaloneVersion}, nil
 	}
 	t := b.config.Topology()
 	if len(resources) > 0 {
@@ -131,13 +131,6 @@ func (b *Backend) authorize(resources []fencing.Resource) (authority, error) {
 	}
 	b.authority.Store(&a)
 	return a, nil
-}
-
-// servers returns the run of each server that the newest topology names, nil without a
-// service, and in another fleet.
-func (b *Backend) servers() []string {
-	a, _ := b.authorize(nil)
-	return a.servers
 }
 
 // try makes one attempt. The error matches engine.ErrHeld, errSplit,

@@ -52,28 +52,21 @@ var (
 	_ perlease.Engine = (*Backend)(nil)
 )
 
-// wallClock returns the wall-clock time. Only the skew of servers and the order of
-// waiters depend on it.
-func wallClock() time.Time { return engine.MonotonicClock().Now().Time() }
-
-// newProcess returns a random name for this process: 48 bits, since it is a part of
-// every record.
-func newProcess() string {
-	id := engine.NewSessionID()
-	return base64.RawURLEncoding.EncodeToString(id[:6])
-}
-
 func newBackend(config Config) *Backend {
-	prefix := scripts.KeyPrefix(config.Namespace)
+	prefix, id := scripts.KeyPrefix(config.Namespace), engine.NewSessionID()
 	b := &Backend{config: config, fingerprint: config.fingerprint(), namespace: prefix, channel: prefix + "wake:",
-		process: newProcess(), clock: engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
+		process: base64.RawURLEncoding.EncodeToString(id[:6]), // short, since every waiter stores it on the nodes
+		clock:   engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
 		grants: grants{byName: map[string]*attempt{}}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keeper = newKeeper(b)
 	b.queues = &queues{backend: b, locks: map[fencing.Resource]*queue{}}
 	servers := redisconn.NewServers()
 	for i, options := range config.Nodes {
-		hooks := config.Hooks.node(options.Addr)
+		var hooks NodeHooks
+		if config.Hooks.Node != nil {
+			hooks = config.Hooks.Node(options.Addr)
+		}
 		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix,
 			Timeout: config.NodeTimeout,
 			MaxAge:  config.checkAge(), MaxSkew: config.MaxSkew, Clock: config.Clock, Preload: scripts.Preload, Servers: servers,

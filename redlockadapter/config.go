@@ -61,9 +61,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// standaloneVersion is the version of a fleet without a service.
-const standaloneVersion = recovery.StandaloneVersion
-
 // withDefaults returns the Config with its zero fields filled.
 func (c Config) withDefaults() Config {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)

@@ -37,14 +37,6 @@ type NodeHooks struct {
 	Refused func(requests int)
 }
 
-// node returns the hooks of a node.
-func (h *Hooks) node(address string) NodeHooks {
-	if h.Node == nil {
-		return NodeHooks{}
-	}
-	return h.Node(address)
-}
-
 // NodesSeen returns the status of the nodes as the last periodic check saw it, without
 // asking them. It is nil before the first check.
 func (b *Backend) NodesSeen() []NodeStatus {

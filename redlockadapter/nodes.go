@@ -59,9 +59,9 @@ func (b *Backend) NodeStatuses(ctx context.Context) []NodeStatus {
 }
 
 func (b *Backend) nodeStatus(ctx context.Context, n *redisconn.Conn) NodeStatus {
-	before := wallClock()
+	before := b.clock.Now().Time()
 	r, err := scripts.Report(ctx, n, b.namespace)
-	after := wallClock()
+	after := b.clock.Now().Time()
 	if err != nil {
 		return NodeStatus{Addr: n.Addr(), Err: err}
 	}

@@ -224,7 +224,7 @@ func (k *keeper) do(ctx context.Context, a recovery.Action) error {
 	switch a.Kind {
 	case recovery.Join:
 		gap := b.config.joinGap()
-		join := scripts.Join{Nonce: a.Join, Version: standaloneVersion, Fleet: b.fingerprint, Keep: gap, Gap: gap}
+		join := scripts.Join{Nonce: a.Join, Version: recovery.StandaloneVersion, Fleet: b.fingerprint, Keep: gap, Gap: gap}
 		if k.standalone.Provided != nil { // an operator decides, not another process
 			join.Keep = 0
 		}

@@ -104,7 +104,8 @@ func (b *Backend) leaveNodes(resources []fencing.Resource, name string) {
 		return
 	}
 	request := scripts.Leave(resources, name)
-	request.Servers = b.servers()
+	under, _ := b.authorize(nil) // in another fleet, any server may have it
+	request.Servers = under.servers
 	request.Answer = func(int, redisconn.Reply) {}
 	b.sendAll(request)
 }
