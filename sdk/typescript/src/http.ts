@@ -31,13 +31,15 @@ const reads = ["GET", "HEAD", "OPTIONS", "TRACE"];
 const overrides = ["x-http-method-override", "x-http-method", "x-method-override"];
 
 /**
- * Returns middleware for Express, Connect and `gate(req, res, () => handler(req, res))`. Writes to one resource run one at a time: the next one begins when the
- * response is closed, and the handler must have finished its writes then. A read with a token raises the mark before the handler runs. If `resource` or `marks` throws, the answer is 500.
+ * Returns middleware, for `gate(req, res, () => handler(req, res))`, Express and Connect. Writes to one resource run one at a time: the next one begins when the
+ * response is closed and the promise that `next` returned is settled, and the handler must have finished its writes then. The `next` of Express returns no promise, and
+ * a client that disconnects closes the response of a handler that still runs: call the gate in the route. A read with a token raises the mark before the handler runs. If
+ * `resource` or `marks` throws, the answer is 500.
  */
 export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (req: IncomingMessage, res: ServerResponse, next: () => unknown) => Promise<void> {
   const queues = new Map<string, Promise<void>>();
-  /** Reports whether the handler is to run, after its turn has come. Otherwise the request has its answer. */
-  const admitted = async (req: IncomingMessage, res: ServerResponse): Promise<boolean> => {
+  /** Returns what ends the turn of a request, after its turn has come, or undefined if the handler is not to run. */
+  const admitted = async (req: IncomingMessage, res: ServerResponse): Promise<(() => void) | undefined> => {
     try {
       const values = req.headersDistinct[HEADER.toLowerCase()] ?? [];
       if (values.length > 1) throw new LeasedError("invalid", "the request has several fencing tokens", "send one");
@@ -45,7 +47,7 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
       const query = new URLSearchParams(/\?(.*)/s.exec(req.url ?? "")?.[1]);
       const read = reads.includes(req.method ?? "") && !overrides.some((name) => req.headers[name]) && !query.has("_method");
       const name = read && token === 0 ? undefined : resource(req);
-      if (name === undefined) return true;
+      if (name === undefined) return () => undefined;
       if (name === "" || Buffer.byteLength(name) > 512) {
         throw new LeasedError("invalid-resource", `"${name.slice(0, 80)}" is not a valid resource`, "a name has 1 to 512 bytes");
       }
@@ -62,22 +64,28 @@ export function httpGate(resource: ResourceFunc, marks: Marks = new Memory()): (
         leave();
         throw error;
       }
-      if (read || res.closed || res.destroyed) leave(); // later writes need not wait for a reader
-      else res.once("close", leave);
-      return !res.destroyed;
+      if (read || res.destroyed) leave(); // later writes need not wait for a reader
+      return res.destroyed ? undefined : leave;
     } catch (error) {
       if (!res.headersSent && error instanceof LeasedError && /^(stale|invalid)/.test(error.code)) {
         problem(res, error);
-        return false;
+        return undefined;
       }
       console.error(error); // nobody awaits the middleware: a rejection would end the process
       if (res.headersSent) res.destroy();
       else res.writeHead(500).end();
-      return false;
+      return undefined;
     }
   };
   return async (req, res, next) => {
-    if (await admitted(req, res)) next(); // its errors are those of the application: they must not pass for a refusal
+    const leave = await admitted(req, res);
+    if (!leave) return;
+    try {
+      await next(); // its errors are those of the application: they must not pass for a refusal
+    } finally {
+      if (res.closed) leave();
+      else res.once("close", leave);
+    }
   };
 }
 

@@ -241,12 +241,16 @@ test("HTTP: no request ends the server or passes without a name", async (t) => {
 
 test("HTTP: the gate does not answer for the handler", async () => {
   const gate = httpGate((req) => req.url);
-  const fail = () => { throw new LeasedError("invalid", "of the handler"); };
-  const web = createServer((req, res) => gate(req, res, fail).catch((error) => res.writeHead(500).end(error.message)));
+  const fail = (req) => {
+    const error = new LeasedError("invalid", "of the handler");
+    if (req.url === "/now") throw error;
+    return Promise.reject(error);
+  };
+  const web = createServer((req, res) => gate(req, res, () => fail(req)).catch((error) => res.writeHead(500).end(error.message)));
   const { port: at } = await new Promise((resolve) => web.listen(0, "127.0.0.1", () => resolve(web.address())));
   try {
-    for (const method of ["GET", "PUT"]) {
-      const response = await fetch(`http://127.0.0.1:${at}/orders`, { method });
+    for (const [method, path] of [["GET", "now"], ["PUT", "now"], ["GET", "later"], ["PUT", "later"]]) {
+      const response = await fetch(`http://127.0.0.1:${at}/${path}`, { method });
       assert.deepEqual([response.status, await response.text()], [500, "of the handler"]);
     }
   } finally {
@@ -258,3 +262,37 @@ test("HTTP: the gate does not answer for the handler", async () => {
 test("other forms of a token are refused", () => {
   for (const text of ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "-1", "1".repeat(30)]) assert.throws(() => parseToken(text), LeasedError);
 });
+test("HTTP: the turn of a handler does not end with its client", async () => {
+  const events = [];
+  const gone = new AbortController();
+  let requests = 0;
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const gate = httpGate((req) => (requests++, req.url));
+  const web = createServer((req, res) => gate(req, res, async () => {
+    const token = req.headers["fencing-token"];
+    events.push(`${token} begins`);
+    if (token === "1") {
+      res.once("close", () => events.push("1 is gone"));
+      gone.abort();
+      await finished;
+    }
+    events.push(`${token} ends`);
+    res.end();
+  }));
+  const { port: at } = await new Promise((resolve) => web.listen(0, "127.0.0.1", () => resolve(web.address())));
+  const put = (token, signal) => fetch(`http://127.0.0.1:${at}/orders`, { method: "PUT", headers: { "Fencing-Token": token }, signal });
+  try {
+    await assert.rejects(put("1", gone.signal), { name: "AbortError" });
+    await eventually("the end of the connection", () => events.includes("1 is gone"));
+    const next = put("2");
+    await eventually("the next request", () => requests === 2);
+    finish();
+    assert.equal((await next).status, 200);
+    assert.deepEqual(events, ["1 begins", "1 is gone", "1 ends", "2 begins", "2 ends"]);
+  } finally {
+    web.close();
+    web.closeAllConnections();
+  }
+});
+
