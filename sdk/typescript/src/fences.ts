@@ -93,7 +93,7 @@ export type RedisClient =
       call(command: string, ...args: string[]): Promise<unknown>;
       on(event: "ready" | "close", listener: () => void): unknown;
       status: string;
-      options: { autoResendUnfulfilledCommands?: boolean | undefined; keyPrefix?: string | undefined };
+      options: { autoResendUnfulfilledCommands?: boolean | undefined; enableAutoPipelining?: boolean | undefined; keyPrefix?: string | undefined };
     }
   | { sendCommand(args: string[]): Promise<unknown> };
 
@@ -128,9 +128,15 @@ export class RedisGate {
     private readonly client: RedisClient,
     private readonly options: { maxJump?: number; anySlot?: boolean } = {},
   ) {
+    if ("slots" in client) {
+      throw new LeasedError("invalid", "a cluster client sends a write again after a lost connection", "pass a client of the node that has the slot of the resource");
+    }
     if (!("call" in client)) return;
     if (client.options.autoResendUnfulfilledCommands !== false) {
       throw new LeasedError("invalid", "ioredis would send a write again after a lost connection, and its refusal would hide that the first one has written", "create the client with autoResendUnfulfilledCommands: false");
+    }
+    if (client.options.enableAutoPipelining) {
+      throw new LeasedError("invalid", "after a lost connection, ioredis with automatic pipelining would never send a write", "create the client without enableAutoPipelining");
     }
     if (client.options.keyPrefix) {
       throw new LeasedError("invalid", "with its keyPrefix, ioredis would keep the marks under keys that other writers do not read", 'create the client without keyPrefix, and name the keys with their prefix: "app:" + redisKey(resource)');

@@ -9,9 +9,9 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
 import pg from "pg";
-import { RESP_TYPES, createClient } from "redis";
+import { RESP_TYPES, createClient, createCluster } from "redis";
 
 import { LeasedError, StaleToken, Uncertain } from "../dist/index.js";
 import { RedisGate, fence, parseToken, redisKey } from "../dist/fences.js";
@@ -97,10 +97,15 @@ for (const [library, connect] of Object.entries(clients)) {
   });
 }
 
-test("a client that sends writes again is refused", async () => {
-  const client = new Redis(port, { lazyConnect: true });
-  assert.throws(() => new RedisGate(client), /send a write again/);
-  client.disconnect();
+test("a client that sends writes again, or never, is refused", async () => {
+  const once = { lazyConnect: true, autoResendUnfulfilledCommands: false };
+  const cluster = new Cluster([{ host: "127.0.0.1", port }], once);
+  const refused = [[new Redis(port, { lazyConnect: true }), /send a write again/], [new Redis(port, { ...once, enableAutoPipelining: true }), /never send/], [cluster, /cluster/]];
+  for (const [client, reason] of refused) {
+    assert.throws(() => new RedisGate(client), reason);
+    client.disconnect();
+  }
+  assert.throws(() => new RedisGate(createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] })), /cluster/);
 });
 
 test("a client that prefixes keys is refused: other writers would not see its marks", async () => {
@@ -165,6 +170,7 @@ test("PostgreSQL", async () => {
       await assert.rejects(ours(name === "shared" ? 1 : 5), StaleToken);
     }
     await assert.rejects(fence(lease("shared", 9), db), (error) => error instanceof LeasedError && /BEGIN/.test(error.hint));
+    await assert.rejects(fence(lease("shared", 9), db, "other"), /not other/);
     await ours(7); // 9 was not admitted
     const pool = new pg.Pool({ connectionString: database.url });
     await assert.rejects(fence(lease("shared", 9), pool), /pool/);
@@ -259,9 +265,6 @@ test("HTTP: the gate does not answer for the handler", async () => {
   }
 });
 
-test("other forms of a token are refused", () => {
-  for (const text of ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "-1", "1".repeat(30)]) assert.throws(() => parseToken(text), LeasedError);
-});
 test("HTTP: the turn of a handler does not end with its client", async () => {
   const events = [];
   const gone = new AbortController();
@@ -296,3 +299,6 @@ test("HTTP: the turn of a handler does not end with its client", async () => {
   }
 });
 
+test("other forms of a token are refused", () => {
+  for (const text of ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "-1", "1".repeat(30)]) assert.throws(() => parseToken(text), LeasedError);
+});
