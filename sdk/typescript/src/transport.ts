@@ -1,4 +1,4 @@
-import { Instant } from "./clock.js";
+import { Instant, parseDuration } from "./clock.js";
 import { LeasedError, Unavailable, Uncertain, fromAnswer } from "./errors.js";
 
 export type Answer = Readonly<Record<string, unknown>>;
@@ -44,6 +44,7 @@ export class Transport {
   async call(method: string, body: Answer, limit: number, signal?: AbortSignal, each?: (line: Answer) => void): Promise<Answer> {
     const text = JSON.stringify(body); // an error of the caller, such as a bigint in the metadata, is none of the service
     let cause: unknown;
+    let rejected: LeasedError | undefined;
     for (let tries = 0; tries < this.endpoints.length; tries++) {
       const at = this.current;
       const endpoint = this.endpoints[at % this.endpoints.length] ?? "";
@@ -69,10 +70,17 @@ export class Transport {
       } catch (error) {
         const answered = error instanceof LeasedError;
         if (!answered && signal?.aborted) throw signal.reason;
-        if (!answered || error instanceof Uncertain || !("code" in error.details)) { // it does not answer as a member does
+        const rejects = answered && error.code === "unauthenticated";
+        const waits = !answered && parseDuration(String(body["wait"] ?? "0s")) > limit && ends.signal.aborted; // as it was asked to
+        if (waits || error instanceof Unavailable) leave(); // such as a member that cannot reach the leader
+        else if (!answered || rejects || error instanceof Uncertain || !("code" in error.details)) { // it does not answer as a member does
           this.failed.set(endpoint, new Instant());
           leave();
-        } else if (error instanceof Unavailable) leave(); // such as a member that cannot reach the leader
+        }
+        if (rejects) { // other members may know the user already
+          rejected = error;
+          continue;
+        }
         if (answered) throw error;
         cause = error instanceof Error && error.cause ? error.cause : error;
         if (!matches(cause, [...unsent, ...untrusted, ...wrong])) {
@@ -86,6 +94,7 @@ export class Transport {
       throw new LeasedError("invalid", `${this.endpoints.join(", ")} cannot be called: ${String(cause)}`, "check the scheme and the port");
     }
     if (matches(cause, untrusted)) {
+    if (rejected) throw rejected;
       throw new LeasedError("invalid", `the certificate of ${this.endpoints.join(", ")} is not trusted: ${String(cause)}`, "set NODE_EXTRA_CA_CERTS, or pass a fetch that trusts the authority of the service");
     }
     throw new Unavailable("unreachable", `no member of the lock service can be reached at ${this.endpoints.join(", ")}: ${String(cause)}`);

@@ -292,6 +292,14 @@ test("a renewal leaves an address that is no member", async () => {
   assert.deepEqual(await transport.call("renew", { sessionId: "s" }, 1000), {});
 });
 
+test("a call goes on to a member that knows the secret already", async () => {
+  const answers = { other: async () => refusal("unauthenticated", 401), member: async () => new Response("{}"), nobody: () => Promise.reject(new TypeError("failed", { cause: { code: "ECONNREFUSED" } })) };
+  const call = (...names) => new Transport(names.map((name, i) => `http://${name}:${i}`), {}, (url) => answers[new URL(url).hostname]()).call("renew", { sessionId: "s" }, 1000);
+  assert.deepEqual(await call("other", "nobody", "other", "member"), {});
+  await assert.rejects(call("other", "other"), { code: "unauthenticated" });
+  await assert.rejects(call("other", "nobody"), { code: "unauthenticated" });
+});
+
 test("a client does not follow to a leader that it cannot reach, until some time has passed", async () => {
   const called = [];
   const answer = async (url, { signal }) => {
@@ -307,6 +315,18 @@ test("a client does not follow to a leader that it cannot reach, until some time
   }
   const round = ["silent", "follower", "follower", "follower", "follower"];
   assert.deepEqual(called, [...round, ...round]);
+});
+
+test("a client follows to a leader at which a caller waits for a lock", async () => {
+  const called = [];
+  const answer = async (url, { signal, body }) => {
+    called.push(new URL(url).hostname);
+    return JSON.parse(body).wait ? hangs(signal) : new Response("{}", { headers: { "Leased-Leader": "leader:1" } });
+  };
+  const transport = new Transport(["http://leader:1", "http://follower:1"], {}, answer);
+  await assert.rejects(transport.call("acquire", { sessionId: "s", wait: "60000ms" }, 50), Uncertain);
+  for (let i = 0; i < 2; i++) await transport.call("renew", { sessionId: "s" }, 1000);
+  assert.deepEqual(called, ["leader", "follower", "leader"]);
 });
 
 test("an address that is no member is refused at once", async () => {
