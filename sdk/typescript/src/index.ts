@@ -49,6 +49,7 @@ const retryTimeout = 5000; // milliseconds for which a read, a release or a clos
 const forever = 3_600_000; // the longest wait of one call
 const drift = 0.01; // of the TTL: clocks may run at slightly different rates
 const knownModes = 10_000; // locks whose mode is remembered
+const lastNonce = 2 ** 31; // of a session: the service refuses those from 2^32
 const notice = 1000; // the longest sleep while there are leases: no timer counts while a machine is suspended
 const silence = 10_000; // milliseconds without a line until a stream counts as broken; the service sends one every two seconds
 
@@ -110,21 +111,13 @@ class Place {
   }
 }
 
-/** A call that ends something of a KeepAlive. */
-interface Ending {
-  readonly kept: KeepAlive;
-  readonly method: string;
-  readonly body: Answer;
-}
-
 /** A lock that the caller holds, with its fencing token. */
 export class Lease implements AsyncDisposable {
   private readonly ending = new AbortController();
-  private readonly locks: LockManager;
 
   /** @internal */
   constructor(
-    locks: LockManager,
+    private readonly locks: LockManager,
     /** All locks under this token, in order. */
     readonly resources: readonly string[],
     /** The fencing token. Pass it with every write. */
@@ -137,9 +130,7 @@ export class Lease implements AsyncDisposable {
     readonly slot: number,
     /** @internal */ readonly kept: KeepAlive,
     /** @internal */ readonly body: Answer,
-  ) {
-    this.locks = locks;
-  }
+  ) {}
 
   /** The lock, or the first lock of a set. */
   get name(): string {
@@ -268,9 +259,9 @@ export class LockManager implements AsyncDisposable {
     // A service that does not serve the caller gets a little longer than the wait.
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
     for (;;) {
-      this.checkOpen();
       let named: Answer | undefined; // the call under way, if it carries the name of the attempt
       try {
+        this.checkOpen();
         options.signal?.throwIfAborted();
         const mode = this.modes.get(name) ?? "correctness";
         const body: Record<string, unknown> = { holder: this.holder, mode };
@@ -332,6 +323,7 @@ export class LockManager implements AsyncDisposable {
           if (answered && !silent) attempt = randomBytes(16).toString("hex");
           if (!retryable(error) || late) {
             if (session && doubt && !(error instanceof Held)) this.unwant(session, nonce);
+            if (silent && !(error instanceof Held)) void this.track(this.withdraw(silent, ttl));
             throw error;
           }
         }
@@ -357,7 +349,7 @@ export class LockManager implements AsyncDisposable {
       k.watch?.abort();
       for (const lease of k.leases) lease.end(new LeaseLost("lost", "the client is closed"));
     }
-    for (const k of kept) this.discard(ending(k));
+    for (const k of kept) this.discard(k);
     const running = setInterval(() => undefined, notice); // the pauses between calls do not keep the process running
     while (this.endings.size > 0) await Promise.all(this.endings); // what fails may go on as another one
     clearInterval(running);
@@ -384,7 +376,7 @@ export class LockManager implements AsyncDisposable {
       await this.track(this.repeat("release", lease.body, Math.min(left, retryTimeout), lease.kept.limit()));
     } catch (error) {
       if (error instanceof LeaseLost) return;
-      this.discard({ kept: lease.kept, method: "release", body: lease.body }); // the session would keep it
+      this.discard(lease.kept, "release", lease.body); // the session would keep it
       throw error;
     }
   }
@@ -417,7 +409,7 @@ export class LockManager implements AsyncDisposable {
   /** Returns the open session for leases of this TTL. */
   private async session(ttl: number, limit: number): Promise<KeepAlive> {
     const known = this.sessions.get(ttl);
-    if (known && known.left() > 0) return known;
+    if (known && known.left() > 0 && known.nonce < lastNonce) return known;
     const opening = this.opening.get(ttl) ?? this.open(ttl, limit).finally(() => this.opening.delete(ttl));
     this.opening.set(ttl, opening);
     return opening;
@@ -432,7 +424,7 @@ export class LockManager implements AsyncDisposable {
       throw error instanceof Uncertain ? new Unavailable("unavailable", error.message, error.hint) : error;
     });
     const session = new KeepAlive({ sessionId: String(answer["sessionId"]) }, parseDuration(String(answer["ttl"])), sent);
-    if (this.closed) this.discard(ending(session));
+    if (this.closed) this.discard(session);
     this.checkOpen();
     this.sessions.set(ttl, session);
     this.kept.add(session);
@@ -461,7 +453,7 @@ export class LockManager implements AsyncDisposable {
         throw new LeaseLost("expired", `the lease of ${lease.name} ended before its grant arrived`, "if the service is slow, use a longer TTL");
       }
     } catch (error) {
-      this.discard({ kept, method: "release", body });
+      this.discard(kept, "release", body);
       throw error;
     }
     kept.leases.add(lease);
@@ -472,17 +464,17 @@ export class LockManager implements AsyncDisposable {
   }
 
   private unwant(session: KeepAlive, nonce: number): void {
-    this.discard({ kept: session, method: "release", body: { ...session.name, nonce } });
+    if (this.kept.has(session)) this.discard(session, "release", { ...session.name, nonce }); // otherwise it has ended
   }
 
-  /** Releases what an aborted acquire in efficiency mode may have been granted. Only a copy of its call finds the grant. */
+  /** Releases what an acquire in efficiency mode that has given up may have been granted. Only a copy of its call finds the grant. */
   private async withdraw(body: Answer, ttl: number): Promise<void> {
     const began = new Instant();
     for (let failures = 1; began.elapsed() < (this.closed ? Math.min(ttl, retryTimeout) : ttl); failures++) {
       try {
         const answer = await this.transport.call("acquire", { ...body, wait: "0ms" }, answerTime);
         const name = { resource: (answer["resources"] as unknown[])[0], token: answer["token"] };
-        this.discard({ kept: new KeepAlive(name, ttl, began), method: "release", body: name });
+        this.discard(new KeepAlive(name, ttl, began));
         return;
       } catch (error) {
         if (!retryable(error)) return; // such as Held: there is no grant
@@ -527,7 +519,7 @@ export class LockManager implements AsyncDisposable {
       if (k.left() <= 0 || idle) {
         this.kept.delete(k);
         k.watch?.abort();
-        this.discard(ending(k)); // a late renewal may have kept it
+        this.discard(k); // a late renewal may have kept it
         for (const lease of k.leases) lease.end(expired(lease));
       } else if (!k.busy && k.due() <= 0) {
         void this.renew(k);
@@ -536,9 +528,9 @@ export class LockManager implements AsyncDisposable {
     this.schedule();
   }
 
-  /** Ends something in the background. */
-  private discard(ending: Ending): void {
-    void this.track(this.repeatEnding(ending));
+  /** Ends a KeepAlive, or something of it, in the background. */
+  private discard(kept: KeepAlive, method = kept.isSession ? "close-session" : "release", body = kept.name): void {
+    void this.track(this.repeatEnding(kept, method, body));
   }
 
   /** Lets close wait for a call. */
@@ -549,7 +541,7 @@ export class LockManager implements AsyncDisposable {
   }
 
   /** Repeats a call that ends something, until it is served or what it ends has expired, but after a close not for long. */
-  private async repeatEnding({ kept, method, body }: Ending): Promise<void> {
+  private async repeatEnding(kept: KeepAlive, method: string, body: Answer): Promise<void> {
     const began = new Instant();
     for (let failures = 1; ; failures++) {
       try {
@@ -628,8 +620,6 @@ export class LockManager implements AsyncDisposable {
     for (const lease of kept.leases) lease.end(cause);
   }
 }
-
-const ending = (kept: KeepAlive): Ending => ({ kept, method: kept.isSession ? "close-session" : "release", body: kept.name });
 
 /** Returns a secret that a header can carry, and that nobody else on the network can read. No error quotes the secret: fetch would. */
 function checked(secret: string, members: readonly string[]): string {

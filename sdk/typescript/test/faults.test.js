@@ -543,3 +543,34 @@ for (const lost of [false, true]) {
     assert.deepEqual((await others.query("fast/aborted")).holders, []);
   });
 }
+
+const givingUp = { "has waited long enough": () => undefined, "ends with its client": (locks) => setTimeout(() => void locks.close()) };
+for (const [how, end] of Object.entries(givingUp)) {
+  test(`an acquire in efficiency mode that ${how} leaves no grant of a call whose answer was lost`, async () => {
+    let over = false;
+    const locks = new LockManager(service.url, {
+      ttl: 30_000,
+      fetch: async (url, init) => {
+        const response = await fetch(url, init);
+        if (over || !url.endsWith("/acquire") || !response.ok) return response;
+        end(locks); // the acquire pauses for 20 ms or more
+        throw new TypeError("the answer is lost");
+      },
+    });
+    const name = `fast/given-up/${how.length}`;
+    await assert.rejects(locks.acquire(name, { wait: 0 }), (error) => error instanceof Uncertain || /closed/.test(error.message));
+    over = true;
+    await locks.close();
+    assert.deepEqual((await others.query(name)).holders, []);
+  });
+}
+
+test("a session is replaced before its nonces are used up", async () => {
+  const locks = new LockManager(service.url);
+  await locks.request("s/nonces", () => undefined);
+  const [session] = locks.kept;
+  session.nonce = 2 ** 32 - 1;
+  await locks.request("s/nonces", (lease) => assert.notEqual(lease.kept, session));
+  await eventually("the end of the session", () => !locks.kept.has(session));
+  await locks.close();
+});
