@@ -53,12 +53,15 @@ export class Transport {
       };
       const ends = new AbortController();
       const timer = setTimeout(() => ends.abort(new Error(`no answer within ${Math.ceil(limit)} ms`)), Math.ceil(limit));
+      const abort = (): void => ends.abort(signal?.reason); // AbortSignal.any would leave a trace of each call in the caller's signal
+      signal?.addEventListener("abort", abort);
       try {
+        signal?.throwIfAborted();
         const response = await this.fetch(`${endpoint}/v1/${method}`, {
           method: "POST",
           headers: { "Content-Type": "application/json", ...this.headers },
           body: text,
-          signal: signal ? AbortSignal.any([signal, ends.signal]) : ends.signal,
+          signal: ends.signal,
         });
         if ("sessionId" in body && response.ok) this.follow(response.headers.get("Leased-Leader"));
         if (!each) return decode(response.status, await response.text());
@@ -88,13 +91,14 @@ export class Transport {
         }
       } finally {
         clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
       }
     }
+    if (rejected) throw rejected;
     if (matches(cause, wrong)) { // trying again does not help
       throw new LeasedError("invalid", `${this.endpoints.join(", ")} cannot be called: ${String(cause)}`, "check the scheme and the port");
     }
     if (matches(cause, untrusted)) {
-    if (rejected) throw rejected;
       throw new LeasedError("invalid", `the certificate of ${this.endpoints.join(", ")} is not trusted: ${String(cause)}`, "set NODE_EXTRA_CA_CERTS, or pass a fetch that trusts the authority of the service");
     }
     throw new Unavailable("unreachable", `no member of the lock service can be reached at ${this.endpoints.join(", ")}: ${String(cause)}`);

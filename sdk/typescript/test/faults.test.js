@@ -1,7 +1,7 @@
 // The client when the service hangs, refuses and forgets.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -573,4 +573,13 @@ test("a session is replaced before its nonces are used up", async () => {
   await locks.request("s/nonces", (lease) => assert.notEqual(lease.kept, session));
   await eventually("the end of the session", () => !locks.kept.has(session));
   await locks.close();
+});
+
+test("a signal keeps nothing of the calls that it has outlived", async () => {
+  const { signal } = new AbortController();
+  const left = () => Object.getOwnPropertySymbols(signal).map((symbol) => signal[symbol]?.size ?? 0);
+  const before = left();
+  const transport = new Transport(["http://member:1"], {}, async () => new Response("{}"));
+  await transport.call("acquire", {}, 1000, signal);
+  assert.deepEqual([getEventListeners(signal, "abort"), left().filter((size) => size > 0)], [[], before.filter((size) => size > 0)]);
 });
