@@ -2,11 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import pg from "pg";
-
-import { fence } from "../dist/fences.js";
-import { Held, LeaseLost, LeasedError, LockManager, StaleToken, Unavailable } from "../dist/index.js";
-import { eventually, freePort, startMember, startPostgres } from "./service.js";
+import { Held, LeaseLost, LeasedError, LockManager, Unavailable } from "../dist/index.js";
+import { eventually, freePort, startMember } from "./service.js";
 
 let service;
 let locks;
@@ -135,24 +132,6 @@ test("a secret is read without the line break of its file", async () => {
   assert.equal(sent, "Bearer s3cret");
 });
 
-test("a lost answer is repeated under its nonce", async () => {
-  let lost;
-  const client = new LockManager(service.url, {
-    fetch: async (url, init) => {
-      const response = await fetch(url, init);
-      if (String(url).endsWith("/acquire") && !lost) {
-        lost = await response.json();
-        throw new TypeError("fetch failed", { cause: { code: "ECONNRESET" } });
-      }
-      return response;
-    },
-  });
-  const lease = await client.acquire("s/repeat");
-  assert.equal(lease.token, lost.token);
-  await lease.release();
-  await client.close();
-});
-
 test("a release is repeated, and a failed one is not kept alive", async () => {
   let answer;
   const client = new LockManager(service.url, {
@@ -187,26 +166,4 @@ test("a service that hangs ends the lease at its deadline", async () => {
   assert.ok(again.token > lease.token);
   await client.close();
   await member.stop();
-});
-
-test("a fence in PostgreSQL refuses a stale token", async () => {
-  const server = await startPostgres();
-  const db = new pg.Client({ connectionString: server.url });
-  await db.connect();
-  try {
-    const old = await locks.acquire("fence/a");
-    await old.release();
-    await locks.request("fence/a", async (lease) => {
-      await db.query("BEGIN");
-      await fence(lease, db);
-      await db.query("COMMIT");
-      await db.query("BEGIN");
-      await assert.rejects(fence(old, db), StaleToken);
-      await db.query("ROLLBACK");
-      await assert.rejects(fence(lease, db, "fence/b"), /not fence\/b/);
-    });
-  } finally {
-    await db.end();
-    await server.stop();
-  }
 });
