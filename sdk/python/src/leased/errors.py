@@ -94,26 +94,17 @@ class Invalid(LeasedError):
     code = "invalid"
 
 
-_BY_CODE: dict[str, type[LeasedError]] = {
-    "held": Held,
-    "mode-mismatch": ModeMismatch,
-    "not-held": LeaseLost,
-    "expired": LeaseLost,
-    "taken": LeaseLost,
-    "lost": LeaseLost,
-    "released": LeaseLost,
-    "invalid": Invalid,
-    "invalid-resource": Invalid,
-    "too-large": Invalid,
-    "permits-mismatch": Invalid,
-    "unauthenticated": Unauthenticated,
-    "forbidden": Forbidden,
-    "limit": LimitExceeded,
-    "unsupported": Unsupported,
-    "unavailable": Unavailable,
-    "not-leader": Unavailable,
-    "unreachable": Unavailable,
-}
+_BY_CODE: dict[str, type[LeasedError]] = {code: kind for kind, codes in (
+    (Held, "held"),
+    (ModeMismatch, "mode-mismatch"),
+    (LeaseLost, "not-held expired taken lost released"),
+    (Invalid, "invalid invalid-resource too-large permits-mismatch"),
+    (Unauthenticated, "unauthenticated"),
+    (Forbidden, "forbidden"),
+    (LimitExceeded, "limit"),
+    (Unsupported, "unsupported"),
+    (Unavailable, "unavailable not-leader unreachable"),
+) for code in codes.split()}
 
 
 def from_answer(answer: Mapping[str, Any]) -> LeasedError:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .errors import LeasedError
 from .fencing import MAX_JUMP, Fenced, admit, parse_token
@@ -98,12 +99,12 @@ class Gate:
         return self._marks / (file_name(resource) + kind)
 
     @contextlib.contextmanager
-    def _lock(self, resource: str) -> Iterator[_Check]:
+    def _lock(self, resource: str) -> Iterator[Callable[[], None]]:
         path = self._inner(resource, ".lock")
         while True:
             with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                check = _Check(path, file.fileno())
+                check = functools.partial(_check, path, file.fileno())
                 try:
                     check()
                 except LeasedError:
@@ -115,17 +116,12 @@ class Gate:
                 return
 
 
-class _Check:
-    """Raises an error if the lock file was removed."""
-
-    def __init__(self, path: pathlib.Path, fd: int) -> None:
-        self._path, self._fd = path, fd
-
-    def __call__(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(self._fd), self._path.stat()):
-                return
-        raise LeasedError(f"the lock file {self._path} was removed", "nothing was written; try again")
+def _check(path: pathlib.Path, fd: int) -> None:
+    """Raise an error if the lock file was removed."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(fd), path.stat()):
+            return
+    raise LeasedError(f"the lock file {path} was removed", "nothing was written; try again")
 
 
 def _sync(folder: pathlib.Path) -> None:
