@@ -56,8 +56,10 @@ def test_example(service: Member, example: pathlib.Path, tmp_path: pathlib.Path)
 
 
 def test_wheel() -> None:
-    """The wheel contains the whole package, and nothing else."""
+    """The wheel contains the whole package with its license, and nothing else."""
     subprocess.run(["make", "--no-print-directory", "wheel"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     with zipfile.ZipFile(next((ROOT / "out").glob("leased-*.whl"))) as wheel:
-        packed = {name.removeprefix("leased/") for name in wheel.namelist() if name.startswith("leased/")}
+        names = wheel.namelist()
+    packed = {name.removeprefix("leased/") for name in names if name.startswith("leased/")}
+    assert {"LICENSE", "NOTICE"} <= {pathlib.Path(name).name for name in names}
     assert packed == {path.name for path in (ROOT / "sdk/python/src/leased").iterdir() if path.is_file()}
