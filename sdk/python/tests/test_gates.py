@@ -269,6 +269,11 @@ def test_wsgi(tmp_path: pathlib.Path, writer: Callable[..., bool]) -> None:
         server.shutdown()
 
 
+async def empty() -> dict[str, Any]:
+    """Return the body of a request."""
+    return {"type": "http.request"}
+
+
 def test_application_that_refuses_after_its_answer_has_started() -> None:
     """A server replaces the answer of a WSGI application if it can. That of an ASGI application stays."""
     def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
@@ -293,7 +298,7 @@ def test_application_that_refuses_after_its_answer_has_started() -> None:
         sent.append(message)
     scope = {"type": "http", "method": "PUT", "path": "/a", "headers": [(b"fencing-token", b"1")]}
     with pytest.raises(leased.StaleToken):
-        asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, lambda: asyncio.sleep(0), send))
+        asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, empty, send))
     assert [message["type"] for message in sent] == ["http.response.start"]
 
 
@@ -305,7 +310,7 @@ def test_invalid_call_of_an_application_is_no_refusal() -> None:
     async def asgi(scope: Any, receive: Any, send: Any) -> None:
         raise leased.Invalid("of the application")
 
-    async def receive_or_send(*_: Any) -> None:
+    async def send(message: Any) -> None:
         raise AssertionError("no answer")
 
     for method in ("GET", "PUT"):
@@ -314,7 +319,7 @@ def test_invalid_call_of_an_application_is_no_refusal() -> None:
             httpgate.WSGIGate(wsgi, lambda method, path: path)(environ, lambda *_: None)
         scope = {"type": "http", "method": method, "path": "/a", "headers": [(b"fencing-token", b"1")]}
         with pytest.raises(leased.Invalid):
-            asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, receive_or_send, receive_or_send))
+            asyncio.run(httpgate.ASGIGate(asgi, lambda method, path: path)(scope, empty, send))
 
 
 def test_asgi() -> None:
@@ -338,7 +343,7 @@ def test_asgi() -> None:
             sent.append(message)
         headers = [(b"fencing-token", token.encode()) for token in tokens]
         scope = {"type": "http", "method": method, "path": "/a", "query_string": b"", "headers": headers}
-        await gate(scope, lambda: asyncio.sleep(0), send)
+        await gate(scope, empty, send)
         return int(sent[0]["status"])
 
     async def test() -> None:
@@ -351,6 +356,75 @@ def test_asgi() -> None:
         assert await call("PUT", "2") == 412
         assert await call("PUT", "3", "4") == 400
     asyncio.run(test())
+
+
+def test_client_that_stops_in_the_middle() -> None:
+    """A former holder that is paused while it sends a body does not block the next one."""
+    class Body(io.BytesIO):
+        """A body that the client sends in parts, and not to its end before the other one is served."""
+
+        def read(self, size: int | None = -1) -> bytes:
+            """Return a part of the body."""
+            if self.tell():
+                served.wait(60)
+            return super().read(2)
+
+    served = threading.Event()
+    written: list[bytes] = []
+
+    def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        written.append(environ["wsgi.input"].read(5))
+        return application(environ, start_response)
+
+    wsgi_gate = httpgate.WSGIGate(wsgi, lambda method, path: path)
+
+    def put(token: int, body: io.BytesIO) -> None:
+        environ = {"REQUEST_METHOD": "PUT", "PATH_INFO": "/a", "HTTP_FENCING_TOKEN": str(token),
+                   "CONTENT_LENGTH": "5", "wsgi.input": body}
+        wsgi_gate(environ, lambda *_: None)
+
+    stops = Body(b"later")
+    paused = threading.Thread(target=put, args=(2, stops))
+    paused.start()
+    eventually("the beginning of the body", lambda: stops.tell() > 0)
+    put(2, io.BytesIO(b"first"))
+    assert paused.is_alive()
+    served.set()
+    paused.join()
+    assert written == [b"first", b"later"]
+
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        written.append(body)
+
+    async def test() -> None:
+        gate, done, asked = httpgate.ASGIGate(asgi, lambda method, path: path), asyncio.Event(), asyncio.Event()
+        long = b"x" * (1 << 20)
+        parts = [{"type": "http.request", "body": part, "more_body": more}
+                 for part, more in ((b"er", False), (b"lat", True), (b"y", False), (long, True), (long, True))]
+
+        async def slow() -> Any:
+            if len(parts) == 1:
+                asked.set()
+                await done.wait()
+            return parts.pop()
+
+        async def put(receive: Any) -> None:
+            scope = {"type": "http", "method": "PUT", "path": "/a", "headers": [(b"fencing-token", b"1")]}
+            await gate(scope, receive, lambda message: asyncio.sleep(0))
+
+        await put(slow)
+        stops = asyncio.create_task(put(slow))
+        await asked.wait()
+        await put(empty)
+        done.set()
+        await stops
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+    assert written[2:] == [b"x" * (1 << 21) + b"y", b"", b"later"], "also a long one is complete"
 
 
 @pytest.mark.parametrize("text", ["", "01", "+1", " 1", "1 ", "1e3", "9007199254740992", "٣", "-1", "1" * 30])

@@ -5,7 +5,9 @@ application writes. If the data lives in a storage that has a gate, use that gat
 middleware is then only a first filter. Without one it protects data that is written through
 this one process only: processes with their own marks do not hold each other back.
 
-Requests for one resource run one at a time. Marks in memory are lost on a restart; a
+Requests for one resource run one at a time. The body of a write is read before that, up to
+1 MiB: a longer one, and under WSGI one of unknown length, is read by the application, so that a
+client that stops in the middle blocks the resource. Marks in memory are lost on a restart; a
 leased.filegate.Gate as marks keeps them. Every method except GET, HEAD, OPTIONS and TRACE is
 a write. A read with a token raises the mark before the application runs.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import sys
 import threading
@@ -34,6 +37,7 @@ ResourceFunc = Callable[[str, str], str | None]
 
 Two requests that can change the same data must return the same name."""
 
+_BUFFER = 1 << 20  # bytes of a body that are read before the request waits for its resource
 _READS = {"GET", "HEAD", "OPTIONS", "TRACE"}
 _OVERRIDES = {"x-http-method-override", "x-http-method", "x-method-override"}
 
@@ -151,6 +155,8 @@ class WSGIGate(_Gate):
         try:
             if request.resource is None:
                 return self._app(environ, start_response)  # type: ignore[no-any-return]
+            if not request.read:
+                _buffer(environ)
             with self._queue.use(request.resource) as lock, lock:
                 self._marks.admit(request.resource, request.token)
                 if not request.read:
@@ -162,6 +168,19 @@ class WSGIGate(_Gate):
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         except StaleToken as error:  # also of the application
             return _refuse(error, start_response)
+
+
+def _buffer(environ: dict[str, Any]) -> None:
+    """Read the body, unless it is long: a client that stops in the middle must not block the resource."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    rest = int(length) if length.isdecimal() else 0
+    if not 0 < rest <= _BUFFER:
+        return
+    body, source = io.BytesIO(), environ["wsgi.input"]
+    while rest > 0 and (part := source.read(rest)):
+        rest -= body.write(part)
+    body.seek(0)
+    environ["wsgi.input"] = body
 
 
 def _refuse(error: LeasedError, start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -202,6 +221,8 @@ class ASGIGate(_Gate):
         except Invalid as error:  # an Invalid of the application is no mistake of the request
             await _arefuse(error, send)
             return
+        if request.resource is not None and not request.read:
+            receive = await _buffered(receive)
         try:
             async with self._admitted(request):
                 if not request.read:
@@ -223,6 +244,21 @@ class ASGIGate(_Gate):
             async with lock:
                 await asyncio.to_thread(self._marks.admit, request.resource, request.token)
                 yield
+
+
+async def _buffered(receive: Receive) -> Receive:
+    """Read the body, at least its beginning, and return a function that repeats it and goes on."""
+    body, last = bytearray(), None
+    while last is None and len(body) <= _BUFFER:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):  # or the client is gone
+            last = message
+    messages = [{"type": "http.request", "more_body": last is None, **(last or {}), "body": bytes(body)}]
+
+    async def again() -> Any:
+        return messages.pop() if messages else await receive()
+    return again
 
 
 async def _arefuse(error: LeasedError, send: Send) -> None:
