@@ -172,9 +172,10 @@ def test_functions_that_return_before_they_run_are_no_jobs(client: leased.Client
 
 
 def test_bad_calls_say_what_to_do(client: leased.Client, service: Member) -> None:
-    with pytest.raises(leased.Invalid, match="127.0.0.1:7420"):
-        leased.Client("ftp://x")
-    assert Endpoint("http://a").url == "http://a:7420" and Endpoint("a:1").url == "http://a:1"
+    for url in ("ftp://x", "http://a:port", "http://a:70000", "http://[::1", "http://a:1,http://b:1"):
+        with pytest.raises(leased.Invalid, match="127.0.0.1:7420"):
+            leased.Client(url)
+    assert Endpoint("http://a").url == "http://a:7420" and Endpoint("a:1/").url == "http://a:1"
     bad: list[Callable[[], object]] = [lambda: client.lock([]), lambda: client.lock("s/ttl", ttl=0),
                                        lambda: client.try_lock("s/ttl", ttl=float("nan")), lambda: leased.Client(ttl=0)]
     for call in bad:

@@ -162,12 +162,12 @@ def test_deadline_counts_from_before_the_request(service: Member, prefix: str) -
 
 
 @contextlib.contextmanager
-def stub(status: int, text: bytes, leader: str = "") -> Iterator[str]:
-    """Run a member that gives the same answer to all calls."""
+def stub(status: int, text: bytes, leader: str = "", path: str = "") -> Iterator[str]:
+    """Run a member that gives the same answer to all calls whose path begins like this."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             """Answer."""
-            self.send_response(status)
+            self.send_response(status if self.path.startswith(path) else 404)
             self.send_header("Leased-Leader", leader)
             self.end_headers()
             self.wfile.write(text)
@@ -226,6 +226,40 @@ def test_unreachable_leader_is_avoided() -> None:
                 assert transport.call(call) == {}
 
 
+def test_member_where_a_caller_waits_is_followed() -> None:
+    """That an acquire is not answered while it waits for a lock is no failure of the member."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with stub(200, b"{}", leader=address) as follower:
+            members, wait = [address, follower], Call("acquire", {"sessionId": "s"}, 0.3, waits=True)
+            transport = Transport(Endpoints(members), None, None)
+            with pytest.raises(leased.Uncertain):
+                transport.call(wait)
+            assert transport.endpoints.get() is transport.endpoints.all[1], "it may be silent, after all"
+            assert transport.call(Call("renew", {"sessionId": "s"})) == {}
+            assert transport.endpoints.get() is transport.endpoints.all[0]
+
+            async def test() -> None:
+                async with leased.aio.Client(members) as client:
+                    with pytest.raises(leased.Uncertain):
+                        await client._call(wait)
+                    assert await client._call(Call("renew", {"sessionId": "s"})) == {}
+                    assert client._endpoints.get() is client._endpoints.all[0]
+            asyncio.run(test())
+
+
+def test_endpoint_with_a_path() -> None:
+    """Such as that of a proxy in front of the service."""
+    with stub(200, b'{"lock": {}}', path="/leased/v1/inspect") as proxy:
+        with leased.Client(proxy + "/leased/") as client:
+            assert client.inspect("a") == {}
+
+        async def test() -> None:
+            async with leased.aio.Client(proxy + "/leased/") as client:
+                assert await client.inspect("a") == {}
+        asyncio.run(test())
+
+
 @pytest.mark.parametrize("prefix", ["aio/", "fast/aio/"])
 @pytest.mark.parametrize("before", [True, False])
 def test_cancelled_at_every_call(service: Member, prefix: str, before: bool) -> None:
@@ -261,8 +295,9 @@ def test_cancelled_at_every_call(service: Member, prefix: str, before: bool) -> 
                 name = f"{prefix}cancel/{before}/{at}"
                 async with leased.aio.Client(service.url, ttl=30.0) as client:
                     again = await cancelled(client, name, at)
-                    async with other.lock(name, wait=60):
-                        pass
+                    while client._core.endings:
+                        await asyncio.sleep(0.02)
+                    assert not (await other.inspect(name)).get("holders")
                     if not again:
                         assert at > 3
                         return
@@ -718,6 +753,200 @@ def test_uncertain_call_stays_uncertain(monkeypatch: pytest.MonkeyPatch) -> None
 
 class Stop(BaseException):
     """What a signal handler raises."""
+
+
+def test_abandoned_attempt_is_withdrawn() -> None:
+    """In efficiency mode only a copy of an acquire finds its grant, whose token the release needs."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    core.modes["a"] = "efficiency"
+    for during_the_pause in (False, True):
+        steps = core.acquire(Wanted(("a",)))
+        first = next(steps)
+        assert isinstance(first, Call)
+        if during_the_pause:
+            assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+        with pytest.raises(Stop):
+            steps.throw(Stop())
+        [ending] = core.unwanted
+        core.unwanted = []
+        end = core._discard(ending)
+        copy = next(end)
+        assert isinstance(copy, Call) and copy.body == {**first.body, "wait": "0ms"}
+        assert isinstance(end.throw(leased.Uncertain("no answer")), Pause)
+        assert isinstance(next(end), Call)
+        release = end.send({"resources": ["a"], "token": 7})
+        assert isinstance(release, Call) and release.method == "release"
+        assert release.body == {"resource": "a", "token": 7}
+        with pytest.raises(StopIteration):
+            end.send({})
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    assert isinstance(steps.throw(from_answer({"code": "unavailable"})), Pause)
+    steps.close()
+    assert not core.unwanted, "the member has withdrawn it"
+
+
+@pytest.mark.parametrize("prefix", ["s/", "fast/"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_caller_that_is_interrupted_before_the_answer(service: Member, other: leased.Client, prefix: str,
+                                                      closed: bool) -> None:
+    """The lock that it was granted becomes free, also if the client is closed at once, as at the end of a program."""
+    name = f"{prefix}interrupted/{closed}"
+    with leased.Client(service.url, ttl=30.0) as client:
+        call: Exchange = client._transport._exchange
+
+        def exchange(endpoint: Any, connection: Any, step: Call) -> Mapping[str, Any]:
+            answer = call(endpoint, connection, step)
+            if step.method == "acquire" and step.body["wait"] != "0ms":
+                raise Stop
+            return answer
+
+        client._transport._exchange = exchange  # type: ignore[assignment]
+        with pytest.raises(Stop):
+            client.lock(name, wait=60).acquire()
+        if closed:
+            client.close()
+        eventually("the release", lambda: held_by(other.inspect(name)) == [], limit=20)
+
+
+def test_acquire_that_gives_up_is_withdrawn() -> None:
+    """If its answers are lost, the service may have granted it all the same."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    core.modes["a"] = "efficiency"
+    steps = core.acquire(Wanted(("a",), wait=-60.0))
+    assert isinstance(next(steps), Call)
+    with pytest.raises(leased.Uncertain):
+        steps.throw(leased.Uncertain("no answer"))
+    [ending] = core.unwanted
+    assert ending.call.method == "acquire"
+
+
+def test_efficiency_mode_needs_no_leader() -> None:
+    """A client that does not know the mode of a lock finds it out although no session can be opened."""
+    core = Core("h", 10.0, lambda grant: SimpleNamespace(set=lambda: None), lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    unreachable, no_leader = leased.Unavailable("no member can be reached"), from_answer({"code": "not-leader"})
+    for error in (unreachable, no_leader):
+        opening = next(steps)
+        assert isinstance(opening, Call) and opening.method == "open-session"
+        assert isinstance(steps.throw(error), Pause)
+    call = next(steps)
+    assert isinstance(call, Call) and call.body["mode"] == "efficiency"
+    with pytest.raises(StopIteration):
+        steps.send({"resources": ["a"], "token": 1, "ttl": "10s", "mode": "efficiency"})
+    again = next(core.acquire(Wanted(("a",))))
+    assert isinstance(again, Call) and again.body["mode"] == "efficiency"
+
+    other = core.acquire(Wanted(("b",)))  # is in correctness mode
+    next(other)
+    assert isinstance(other.throw(no_leader), Pause)
+    next(other)
+    opening = other.throw(from_answer({"code": "mode-mismatch", "resource": "b", "mode": "correctness"}))
+    assert isinstance(opening, Call) and opening.method == "open-session"
+    shared = core.acquire(Wanted(("c",), shared=True))  # exists in correctness mode only
+    next(shared)
+    assert isinstance(shared.throw(no_leader), Pause)
+    opening = next(shared)
+    assert isinstance(opening, Call) and opening.method == "open-session"
+
+
+def test_attempt_stays_in_its_session() -> None:
+    """The session of an attempt whose answer was lost may hold its grant, also if new leases get another session."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    first = steps.send({"sessionId": "s", "ttl": "10s"})
+    assert isinstance(steps.throw(leased.Uncertain("no answer")), Pause)
+    [session] = core.kept
+    core._retire(session)  # as the acquire of another thread does
+    again = next(steps)
+    assert isinstance(first, Call) and isinstance(again, Call) and again.method == "acquire"
+    assert again.body["nonce"] == first.body["nonce"] and again.body["sessionId"] == "s"
+
+
+def test_loss_that_overtakes_its_grant() -> None:
+    """A lease that was broken before its holder got the answer is not used."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    call = steps.send({"sessionId": "s", "ttl": "10s"})
+    [session] = core.kept
+    watch = next(core._watch(session))
+    assert isinstance(call, Call) and isinstance(watch, Call) and watch.each is not None
+    watch.each({"type": "lost", "nonce": call.body["nonce"], "token": 1})
+    assert isinstance(steps.send({"resources": ["a"], "token": 1, "mode": "correctness"}), Pause)
+    again = next(steps)
+    assert isinstance(again, Call) and again.method == "open-session"
+
+
+def test_loss_that_an_acquire_finds() -> None:
+    """If the service says that the session is gone, its leases do not wait for their next renewal."""
+    core = Core("h", 3600.0, lambda grant: None, lambda: None)
+    steps = core.acquire(Wanted(("a",)))
+    assert isinstance(next(steps), Call)
+    assert isinstance(steps.send({"sessionId": "s", "ttl": "1h"}), Call)
+    assert core.step()[0] == []
+    assert isinstance(steps.throw(from_answer({"code": "expired"})), Pause)
+    [renewal] = core.step()[0]
+    call = next(renewal)
+    assert isinstance(call, Call) and call.method == "renew"
+
+
+def test_renewals_carry_the_metadata() -> None:
+    """In efficiency mode, a renewal that was under way writes the metadata that it has read before."""
+    core = Core("h", 10.0, lambda grant: None, lambda: None)
+    kept = KeepAlive({"resource": "a", "token": 7}, 10.0, Instant.now())
+    core.kept.add(kept)
+    grant = Grant(("a",), 7, "efficiency", 0, kept, kept.name)
+    describe = core.describe(grant, {"done": "40%"})
+    assert isinstance(next(describe), Call)
+    renewal = next(core._renew(kept))
+    assert isinstance(renewal, Call) and "metadata" not in renewal.body, "it may be refused"
+    with pytest.raises(StopIteration):
+        describe.send({})
+    renewal = next(core._renew(kept))
+    assert isinstance(renewal, Call) and renewal.body == {**kept.name, "metadata": {"done": "40%"}}
+    assert kept.end().body == kept.name
+
+
+def test_election_ends_with_the_client(service: Member, other: leased.Client) -> None:
+    """A close is no error of a candidate."""
+    ended: list[str] = []
+    client = leased.Client(service.url)
+
+    def campaign() -> None:
+        for _ in client.elect("s/campaign"):
+            raise AssertionError("elected")
+        ended.append("without an exception")
+
+    with other.lock("s/campaign"):
+        thread = threading.Thread(target=campaign)
+        thread.start()
+        eventually("the candidate", lambda: bool(other.inspect("s/campaign").get("waiters")))
+        client.close()
+        thread.join(60)
+        assert ended
+
+        async def test() -> None:
+            async with leased.aio.Client(service.url) as client:
+                async def campaign() -> None:
+                    async for _ in client.elect("s/campaign"):
+                        raise AssertionError("elected")
+
+                task = asyncio.create_task(campaign())
+                while not (await client.inspect("s/campaign")).get("waiters"):
+                    await asyncio.sleep(0.02)
+            await task
+        asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_system_without_poll(service: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as Windows."""
+    with leased.Client(service.url) as client:
+        monkeypatch.delattr("select.poll")
+        for _ in range(3):
+            client.inspect("s/poll")
+        assert len(client._transport.idle) == 1
 
 
 @pytest.mark.parametrize("prefix", ["s/", "fast/"])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from ._core import Call, Core, Grant, Pause, Place, Steps, Wanted, resources
+from ._core import Call, Closed, Core, Grant, Pause, Place, Steps, Wanted, resources
 from ._transport import Endpoints, Transport
 from .errors import Held, LeasedError
 from .fencing import Fenced
@@ -207,13 +207,14 @@ class Client:
                 while not lease.lost.wait(1):
                     work(lease)
         """
-        while not self._core.closed:
-            lease = self.lock(name, ttl=ttl).acquire()
-            try:
-                yield lease
-            finally:
-                with contextlib.suppress(LeasedError):
-                    lease.release()
+        with contextlib.suppress(Closed):
+            while True:
+                lease = self.lock(name, ttl=ttl).acquire()
+                try:
+                    yield lease
+                finally:
+                    with contextlib.suppress(LeasedError):
+                        lease.release()
 
     def inspect(self, name: str) -> Mapping[str, Any]:
         """Return the holders and waiters of a lock, as docs/API.md describes them."""

@@ -44,6 +44,7 @@ class Call:
     body: Mapping[str, Any]
     limit: float = ANSWER
     each: Callable[[Answer], None] | None = None
+    waits: bool = False  # for longer than its limit: that it has no answer says nothing about the member
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Pause:
 
 
 Steps = Generator[Call | Pause, Answer, T]
+
+
+class Closed(Invalid):
+    """The client is closed."""
 
 
 @dataclass(eq=False)
@@ -70,6 +75,7 @@ class KeepAlive:
     busy: bool = False  # a renewal is under way
     doubt: bool = False  # a lease may be lost: the next renewal tells
     watched: bool = False  # a stream reports losses
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # that renewals of a lease in efficiency mode carry
 
     def left(self) -> float:
         """Return the seconds until it ends without a renewal."""
@@ -102,15 +108,15 @@ class Place:
 
     session: KeepAlive | None = None
     nonce: int = 0
+    doubt: Ending | None = None  # ends the attempt, which the service may have
     grant: Grant | None = None  # that the client keeps alive, even if the caller is interrupted before it gets it
 
-    def enter(self, session: KeepAlive) -> int:
-        """Take a place in a session, instead of the place before, and return its nonce. The core is locked."""
+    def enter(self, session: KeepAlive) -> None:
+        """Take a place in a session, instead of the place before. The core is locked."""
         self.leave()
         session.nonce += 1
         session.attempts.add(session.nonce)
-        self.session, self.nonce = session, session.nonce
-        return self.nonce
+        self.session, self.nonce, self.doubt = session, session.nonce, None
 
     def leave(self) -> None:
         """Leave the session."""
@@ -226,6 +232,10 @@ class Core:
         place = place or Place()
         try:
             return (yield from self._acquire(wanted, place))
+        except BaseException:
+            if place.doubt is not None:
+                yield from self._unwant(place.doubt)
+            raise
         finally:
             place.leave()
 
@@ -236,39 +246,45 @@ class Core:
         attempt has another name, unless an earlier call under this one was not answered.
         """
         began = Instant.now()
-        attempt, silent = secrets.token_hex(16), False
+        attempt, guess = secrets.token_hex(16), "correctness"
         ttl = wanted.ttl or self.ttl
         session: KeepAlive | None = None
-        nonce = failures = 0
-        doubt = False  # the service may have the attempt
+        failures = 0
         switched: object = None  # the lock of which the service has just named another mode
         while True:
-            self._check_open()
-            named = False  # the call under way carries the name of the attempt
+            earlier = place.doubt  # of the calls before
             try:
+                self._check_open()
                 body = wanted.body(self.holder or f"{socket.gethostname()}:{os.getpid()}")  # of a forked child, too
-                body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], "correctness")
+                body["mode"] = wanted.mode or self.modes.get(wanted.resources[0], guess)
                 left = FOREVER if wanted.wait is None else min(FOREVER, max(0.0, wanted.wait - began.elapsed()))
                 if body["mode"] == "correctness":
-                    current = yield from self._session(ttl, wanted.rest(began, ttl))
-                    if current is not session:
+                    if session is None or session not in self.kept or session.left() <= 0:
+                        session = yield from self._session(ttl, wanted.rest(began, ttl))
                         with self.lock:
-                            session, nonce, doubt = current, place.enter(current), False
-                    body["sessionId"], body["nonce"] = session.name["sessionId"], nonce
+                            place.enter(session)
+                        earlier = None  # it ended with its session
+                    name = _attempt(session, place.nonce)
+                    body.update(name)
+                    doubt = Ending(session, Call("release", name, session.limit()))
                 else:
                     place.leave()
-                    session, doubt = None, False
+                    session = None
                     body["ttl"], body["attempt"] = format_duration(ttl), attempt
                     left = min(left, WAIT)  # it has no place in a queue that a copy could take over
+                    doubt = Ending(KeepAlive(body, ttl, began), Call("acquire", {**body, "wait": "0ms"}))
                 body["wait"] = format_duration(left)
                 sent = Instant.now()
                 limit = min(min(WAIT, left) + ANSWER, max(1.0, wanted.rest(began, ttl)))
-                named = session is None
-                answer = yield Call("acquire", body, limit)
+                place.doubt = doubt
+                answer = yield Call("acquire", body, limit, waits=left > limit)
+                if guess == body["mode"] == "efficiency":
+                    self._learn(wanted.resources[0], guess)
                 # A grant that is not used is released: a copy would return it.
-                attempt, silent, named = secrets.token_hex(16), False, False
+                attempt, earlier = secrets.token_hex(16), None
                 return (yield from self._granted(answer, sent, session, place))
             except ModeMismatch as error:
+                place.doubt = None
                 if wanted.mode or not error.mode or switched and wanted.rest(began, ttl) < 0:
                     raise
                 lock = error.details.get("resource", wanted.resources[0])
@@ -282,41 +298,39 @@ class Core:
                     switched = lock
                     continue
                 failures += 1  # the members do not agree yet
-            except Held:  # the attempt has ended
+            except Held:  # the attempt has ended; in efficiency mode, an earlier call may still be granted
+                place.doubt = earlier if session is None else None
                 if wanted.wait is not None and began.elapsed() >= wanted.wait:
                     raise
                 session = None
-            except LeaseLost:  # the next renewal tells whether the session is gone
-                self._retire(session)
+            except LeaseLost:
+                place.doubt = None
+                if session is not None:
+                    self._retire(session)
+                    self._suspect(session)
                 session = None
                 if wanted.rest(began, ttl) < 0:
                     raise
             except (Unavailable, Uncertain) as error:
                 failures += 1
-                doubt = doubt or isinstance(error, Uncertain) and session is not None
                 answered = "code" in error.details
-                silent = silent or named and isinstance(error, Uncertain) and not answered
-                if answered and not silent:
+                if isinstance(error, Unavailable) or answered and session is None:
+                    place.doubt = earlier
+                if answered and place.doubt is None:
                     attempt = secrets.token_hex(16)
+                    if session is None and not (wanted.shared or wanted.permits):
+                        guess = "efficiency"  # which needs no leader, unlike a session
                 if wanted.rest(began, ttl) < 0:
-                    yield from self._give_up(session if doubt else None, nonce)
                     raise
             except LeasedError:  # the service refused this copy of the attempt
-                yield from self._give_up(session if doubt else None, nonce)
-                raise
-            except BaseException:  # the caller does not wait any more
-                yield from self._give_up(session, nonce)
+                place.doubt = earlier
                 raise
             switched = None
-            try:
-                yield _pause(failures)
-            except BaseException:
-                yield from self._give_up(session, nonce)
-                raise
+            yield _pause(failures)
 
     def _check_open(self) -> None:
         if self.closed:
-            raise Invalid("the client is closed", "create another one")
+            raise Closed("the client is closed", "create another one")
 
     def _learn(self, name: str, mode: str) -> None:
         if len(self.modes) >= KNOWN_MODES:
@@ -348,14 +362,19 @@ class Core:
         if used:
             self.wake()
         else:  # another thread was first
-            yield from self._unwant(opened, opened.end())
+            yield from self._unwant(Ending(opened, opened.end()))
         self._check_open()
         return session
 
-    def _retire(self, session: KeepAlive | None) -> None:
+    def _retire(self, session: KeepAlive) -> None:
         """Do not use a session for new leases."""
         with self.lock:
             self.sessions = {ttl: known for ttl, known in self.sessions.items() if known is not session}
+
+    def _suspect(self, kept: KeepAlive) -> None:
+        """Have the next renewal tell, at once, what is lost."""
+        kept.doubt = True
+        self.wake()
 
     def _granted(self, answer: Answer, sent: Instant, session: KeepAlive | None, place: Place) -> Steps[Grant]:
         names = tuple(str(name) for name in answer["resources"])
@@ -366,20 +385,22 @@ class Core:
             name = {"resource": names[0], "token": token}
             kept = KeepAlive(name, parse_duration(str(answer["ttl"])), sent)
         grant = Grant(names, token, str(answer["mode"]), int(answer.get("slot", 0)), kept, name)
-        grant.lost = self.event(grant)
         try:
+            place.doubt = None  # there is a grant to release
+            grant.lost = self.event(grant)
             if session is None and kept.due() <= 0:  # after a wait: it was granted at an unknown time
                 sent = Instant.now()
                 yield Call("renew", name, kept.limit())
                 kept.renewed = sent
             with self.lock:
-                if kept.left() <= 0 or self.closed or session is not None and session not in self.kept:
+                over = session is not None and (session not in self.kept or place.nonce not in session.attempts)
+                if kept.left() <= 0 or self.closed or over:
                     raise LeaseLost(f"the lease of {names[0]!r} ended before its grant arrived")
                 place.grant = grant
                 kept.grants.add(grant)
                 self.kept.add(kept)
         except BaseException:
-            yield from self._unwant(kept, Call("release", name, kept.limit()))
+            yield from self._unwant(Ending(kept, Call("release", name, kept.limit())))
             raise
         if session is None:
             self.wake()
@@ -398,7 +419,7 @@ class Core:
         except LeaseLost:
             pass
         except BaseException:  # the session would keep it
-            yield from self._unwant(grant.kept, call)
+            yield from self._unwant(Ending(grant.kept, call))
             raise
 
     def abandon(self, grant: Grant) -> None:
@@ -414,6 +435,8 @@ class Core:
         """Replace the metadata of a lease. The call is a renewal, but the deadline of the holder stays."""
         body = {"resource": grant.resources[0], "token": grant.token, "metadata": dict(metadata)}
         yield from self.repeat(Call("renew", body, grant.kept.limit()), grant.remaining())
+        if "sessionId" not in grant.kept.name:  # a renewal that is under way may restore the metadata before
+            grant.kept.metadata = {"metadata": body["metadata"]}
 
     def _mark_released(self, grant: Grant) -> None:
         """End a lease for its holder, who does not want it. The core is locked."""
@@ -446,14 +469,8 @@ class Core:
                 return {}  # the earlier call has ended the lease
             yield _pause(failures)
 
-    def _give_up(self, session: KeepAlive | None, nonce: int) -> Steps[None]:
-        """Have an attempt released."""
-        if session is not None:
-            yield from self._unwant(session, Call("release", _attempt(session, nonce), session.limit()))
-
-    def _unwant(self, kept: KeepAlive, call: Call) -> Steps[None]:
+    def _unwant(self, ending: Ending) -> Steps[None]:
         """Have something ended in the background. After a close nothing runs there: then end it now."""
-        ending = Ending(kept, call)
         with self.lock:
             closed = Instant.now() if self.closed else None
             if closed is None:
@@ -521,7 +538,7 @@ class Core:
                 sent = Instant.now()
                 kept.doubt = False
                 try:
-                    answer = yield Call("renew", kept.name, kept.limit())
+                    answer = yield Call("renew", {**kept.name, **kept.metadata}, kept.limit())
                 except LeaseLost as error:
                     self._lost(kept, error)
                     return
@@ -544,16 +561,16 @@ class Core:
             tokens = {int(token) for token in event.get("tokens", ())}
             with self.lock:
                 gone = event.get("type") == "synced" and any(grant.token not in tokens for grant in kept.grants)
+            if event.get("type") == "lost":
+                kept.attempts.discard(int(event.get("nonce", 0)))  # its grant may arrive later
             if gone or event.get("type") == "lost":
-                kept.doubt = True
-                self.wake()
+                self._suspect(kept)
 
         while kept in self.kept:
             try:
                 yield Call("watch-session", kept.name, SILENCE, told)
             except LeaseLost:
-                kept.doubt = True
-                self.wake()
+                self._suspect(kept)
             except LeasedError:  # also if another member becomes leader
                 pass
             yield _pause(6)
@@ -581,8 +598,9 @@ class Core:
     def _discard(self, ending: Ending, closed: Instant | None = None) -> Steps[None]:
         """Repeat a call that ends something, until it is served or what it ends has expired.
 
-        After a close it is repeated for REPEAT at most. A call that began before the close is not repeated: close has
-        begun it again.
+        An attempt in efficiency mode is ended by a copy of its acquire, which finds its token, and a release. After a
+        close it is repeated for REPEAT at most. A call that began before the close is not repeated: close has begun it
+        again.
         """
         began, call = closed or Instant.now(), ending.call
         limit = ending.kept.ttl if closed is None else min(ending.kept.ttl, REPEAT)
@@ -590,11 +608,14 @@ class Core:
         try:
             while True:
                 if closed is not None:
-                    call = replace(ending.call, limit=max(1.0, min(ending.call.limit, limit - closed.elapsed())))
+                    call = replace(call, limit=max(1.0, min(call.limit, limit - closed.elapsed())))
                 try:
-                    yield call
-                    return
-                except LeaseLost:
+                    answer = yield call
+                    if call.method != "acquire":
+                        return
+                    call = Call("release", {"resource": answer["resources"][0], "token": answer["token"]}, call.limit)
+                    continue
+                except (LeaseLost, Held, ModeMismatch):
                     return
                 except LeasedError:
                     failures += 1

@@ -26,14 +26,19 @@ class Endpoint:
     """The address of a member."""
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
+        try:
+            parts = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
+            port = parts.port or 7420
+        except ValueError:  # such as a port that is no number
+            parts, port = urllib.parse.urlsplit(""), 0
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise Invalid(f"endpoint {url.rpartition('@')[2]!r}: use a URL such as http://127.0.0.1:7420")
         self.tls = parts.scheme == "https"
         self.host = parts.hostname
-        self.port = parts.port or 7420
-        self.address = parts.netloc if parts.port else f"{parts.netloc}:{self.port}"
-        self.url = f"{parts.scheme}://{self.address}"
+        self.port = port
+        self.address = parts.netloc if parts.port else f"{parts.netloc.rstrip(':')}:{port}"
+        self.path = parts.path.rstrip("/")
+        self.url = f"{parts.scheme}://{self.address}{self.path}"
 
     def exposes(self) -> bool:
         """Report whether others on the network can read what is sent to the member."""
@@ -67,6 +72,11 @@ class Endpoints:
         """Leave a member that cannot be reached, or does not answer as a member does, and do not follow to it soon."""
         self.failed[endpoint] = Instant.now()
         self.leave(endpoint)
+
+    def unanswered(self, endpoint: Endpoint, call: Call, cause: Exception) -> Uncertain:
+        """Leave a member that does not answer a call, and return the exception."""
+        (self.leave if call.waits else self.fail)(endpoint)
+        return Uncertain(f"{endpoint.url} did not answer: {cause or type(cause).__name__}")
 
     def follow(self, leader: str | None) -> None:
         """Call the leader next, unless it has failed: a member that forwards to it may reach it nevertheless."""
@@ -131,7 +141,7 @@ class Transport:
 
     def _exchange(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
         with self._sending(endpoint, connection, call):
-            response = self._send(connection, call)
+            response = self._send(endpoint, connection, call)
             text = response.read()
         if response.will_close:
             connection.close()
@@ -143,14 +153,14 @@ class Transport:
     def _stream(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> Answer:
         assert call.each is not None
         with self._sending(endpoint, connection, call), contextlib.closing(connection):
-            response = self._send(connection, call)
+            response = self._send(endpoint, connection, call)
             for line in response:
                 leader = response.getheader(LEADER)
                 call.each(self.endpoints.answered(endpoint, call, response.status, line, leader))
         return {}
 
-    def _send(self, connection: http.client.HTTPConnection, call: Call) -> http.client.HTTPResponse:
-        connection.request("POST", "/v1/" + call.method, json.dumps(call.body), self.headers)
+    def _send(self, endpoint: Endpoint, connection: http.client.HTTPConnection, call: Call) -> http.client.HTTPResponse:
+        connection.request("POST", f"{endpoint.path}/v1/{call.method}", json.dumps(call.body), self.headers)
         return connection.getresponse()
 
     @contextlib.contextmanager
@@ -162,8 +172,7 @@ class Transport:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             _check_ours(error, began, call.limit)
-            self.endpoints.fail(endpoint)
-            raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
+            raise self.endpoints.unanswered(endpoint, call, error) from error
         except BaseException:
             connection.close()
             raise
@@ -188,7 +197,6 @@ class Transport:
         else:
             fresh = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=min(limit, CONNECT_LIMIT))
         fresh.connect()
-        fresh.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         fresh.sock.settimeout(limit)
         return fresh
 
@@ -231,6 +239,8 @@ def authorization(secret: str | None, endpoints: Endpoints) -> dict[str, str]:
 
 def _alive(connection: http.client.HTTPConnection) -> bool:
     """Report whether an idle connection is open: the server has sent nothing, not even its end."""
+    if not hasattr(select, "poll"):  # on Windows, and under eventlet
+        return not select.select([connection.sock], [], [], 0)[0]
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return not poll.poll(0)

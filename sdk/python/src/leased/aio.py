@@ -14,22 +14,17 @@ import inspect
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
-from ._client import Entered, _clients
-from ._core import Answer, Call, Core, Grant, Pause, Steps, Wanted, resources
+from ._client import Entered, Names, P, R, T, _clients
+from ._core import Answer, Call, Closed, Core, Grant, Pause, Steps, Wanted, resources
 from ._transport import LEADER, Endpoint, Endpoints, authorization
-from .errors import Held, Invalid, LeasedError, Uncertain
+from .errors import Held, Invalid, LeasedError
 from .fencing import Fenced
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
-
-Names = str | Sequence[str]
 
 
 class Lost(asyncio.Event):
@@ -166,13 +161,14 @@ class Client:
 
         Use contextlib.aclosing to end the last turn at the end of the loop.
         """
-        while not self._core.closed:
-            lease = await self.lock(name, ttl=ttl).acquire()
-            try:
-                yield lease
-            finally:
-                with contextlib.suppress(LeasedError):
-                    await lease.release()
+        with contextlib.suppress(Closed):
+            while True:
+                lease = await self.lock(name, ttl=ttl).acquire()
+                try:
+                    yield lease
+                finally:
+                    with contextlib.suppress(LeasedError):
+                        await lease.release()
 
     async def inspect(self, name: str) -> Mapping[str, Any]:
         """Return the holders and waiters of a lock, as docs/API.md describes them."""
@@ -235,8 +231,7 @@ class Client:
                 self._endpoints.fail(endpoint)
                 continue
             except (httpx.HTTPError, TimeoutError) as error:
-                self._endpoints.fail(endpoint)
-                raise Uncertain(f"{endpoint.url} did not answer: {error or type(error).__name__}") from error
+                raise self._endpoints.unanswered(endpoint, call, error) from error
         raise self._endpoints.unreachable(cause)
 
     async def _exchange(self, endpoint: Endpoint, call: Call) -> Answer:
