@@ -193,7 +193,7 @@ bench-sdk: binary typescript
 	cd sdk/python && PYTHONPATH=src:tests /usr/bin/python3 tests/bench.py $(CURDIR)/out/leased
 
 wheel: ## Build the Python package into out/
-	@mkdir -p out && rm -rf out/wheel && cp -r sdk/python out/wheel && cp LICENSE NOTICE out/wheel
+	@mkdir -p out && rm -rf out/wheel && cp -r sdk/python out/wheel && cp LICENSE out/wheel
 	/usr/bin/python3 -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir out out/wheel
 	@ls out/leased-*.whl
 
