@@ -81,13 +81,10 @@ RETURNING mark`
 func (d Dialect) explain(err error) pgsql.Meaning {
 	switch d {
 	case Postgres:
-		var e interface{ SQLState() string }
-		if errors.As(err, &e) {
-			return pgsql.Explain(e.SQLState())
-		}
 		if err != nil && rolledBack(err.Error()) {
 			return pgsql.RolledBack
 		}
+		return pgsql.Explain(err)
 	case MySQL:
 		if errors.Is(err, ErrTransactionEnded) { // a part may be committed
 			return pgsql.Unknown

@@ -81,19 +81,10 @@ func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token
 	return nil
 }
 
-// explain returns the meaning of an error for its transaction.
-func explain(err error) pgsql.Meaning {
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
-		return pgsql.Explain(answer.Code)
-	}
-	return pgsql.Unknown
-}
-
 // commitError adds ErrUncertain to the error of a commit, unless the server has
 // refused it or did not receive it.
 func commitError(err error) error {
-	if explain(err) != pgsql.Unknown || pgconn.SafeToRetry(err) {
+	if pgsql.Explain(err) != pgsql.Unknown || pgconn.SafeToRetry(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", storagegate.ErrUncertain, err)

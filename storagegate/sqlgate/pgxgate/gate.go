@@ -99,7 +99,7 @@ func (g *Gate) write(
 
 // run executes a transaction, and repeats it if PostgreSQL asks for that.
 func (g *Gate) run(ctx context.Context, resource fencing.Resource, token fencing.Token, once func() error) error {
-	return pgsql.Run(ctx, explain, once,
+	return pgsql.Run(ctx, pgsql.Explain, once,
 		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/leased-project/leased/fencing"
@@ -22,19 +24,35 @@ const (
 	EnterFirst                // it was rolled back; raise the mark first, then repeat it
 )
 
-// Explain returns the meaning of a SQLSTATE of PostgreSQL.
-func Explain(state string) Meaning {
-	switch {
+// Explain returns the meaning of an error of PostgreSQL, with any driver.
+func Explain(err error) Meaning {
+	var answer interface{ SQLState() string }
+	if !errors.As(err, &answer) {
+		return Unknown
+	}
+	switch state := answer.SQLState(); {
+	case strings.HasPrefix(state, "25"): // the transaction was idle, or took too long
+		return RolledBack
+	case state == "40003", state == "", strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"), fatal(answer):
+		// The connection or the server went away, perhaps after the commit.
+		return Unknown
 	case state == "40001", state == "40P01":
 		return Retry
 	case state == "LF006":
 		return EnterFirst
-	case state == "40003", state == "", strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"):
-		// The connection or the server went away, perhaps after the commit.
-		return Unknown
-	default:
-		return RolledBack
 	}
+	return RolledBack
+}
+
+// fatal reports whether an error has ended the connection, or the server. Poolers report the loss of a server like that,
+// and a server whose disk fails during a commit, with any code. The common drivers have a field for it, but no method.
+func fatal(answer any) bool {
+	fields := reflect.Indirect(reflect.ValueOf(answer))
+	return fields.Kind() == reflect.Struct && slices.ContainsFunc([]string{"SeverityUnlocalized", "Severity"},
+		func(name string) bool {
+			severity := fields.FieldByName(name)
+			return severity.IsValid() && (severity.String() == "FATAL" || severity.String() == "PANIC")
+		})
 }
 
 // Missing reports whether a SQLSTATE means that a table, a function or a schema does not exist.

@@ -1,9 +1,12 @@
 package pgsql_test
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -30,6 +33,20 @@ func TestExplain(t *testing.T) {
 		"23505": pgsql.RolledBack, "LF001": pgsql.RolledBack, "57014": pgsql.RolledBack,
 		"08006": pgsql.Unknown, "57P01": pgsql.Unknown, "40003": pgsql.Unknown, "": pgsql.Unknown,
 	} {
-		require.Equal(t, want, pgsql.Explain(state), state)
+		require.Equal(t, want, pgsql.Explain(fmt.Errorf("commit: %w", &pgconn.PgError{Code: state, Severity: "ERROR"})), state)
 	}
+	require.Equal(t, pgsql.Unknown, pgsql.Explain(io.ErrUnexpectedEOF))
+}
+
+// An error that ends the connection, such as that of a pooler or of a server that could not sync its log, may arrive
+// after the commit, whatever its code.
+func TestFatalErrorIsUncertain(t *testing.T) {
+	for _, err := range []*pgconn.PgError{
+		{Code: "58000", Severity: "FATAL"},
+		{Code: "58030", Severity: "PANIK", SeverityUnlocalized: "PANIC"},
+	} {
+		require.Equal(t, pgsql.Unknown, pgsql.Explain(err), err)
+	}
+	idle := &pgconn.PgError{Code: "25P03", Severity: "FATAL"}
+	require.Equal(t, pgsql.RolledBack, pgsql.Explain(idle), "the server has ended an idle transaction")
 }
