@@ -98,36 +98,3 @@ func TestPostgresKeepsMarksFromOtherTriggers(t *testing.T) {
 	require.ErrorContains(t, try(t, s.open(t), `UPDATE leased_marks SET mark = 10`), "cannot be lowered")
 	requireMark(t, s, "orders", 9)
 }
-
-// oldMarks is the table of builds before the first release, with their trigger.
-const oldMarks = `
-DROP TABLE leased_marks;
-CREATE TABLE leased_marks (
-    resource text COLLATE "C" PRIMARY KEY
-        CHECK (octet_length(resource) BETWEEN 1 AND 512 AND strpos(resource, E'\n') = 0),
-    mark     bigint NOT NULL CHECK (mark BETWEEN 0 AND 9007199254740991)
-) WITH (fillfactor = 70);
-CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
-    FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.resource <> OLD.resource) EXECUTE FUNCTION leased_keep_mark();
-INSERT INTO leased_marks VALUES ('orders', 9);`
-
-// Installing again replaces the constraints and the trigger of earlier builds, and keeps the marks.
-func TestInstallReplacesConstraints(t *testing.T) {
-	s := newStorage(t, sqlgate.Postgres)
-	const objects = `SELECT string_agg(name, ' ' ORDER BY name) FROM (
-		SELECT conname AS name FROM pg_constraint WHERE conrelid = 'leased_marks'::regclass UNION ALL
-		SELECT tgname FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass) o`
-	read := func() (names string) {
-		require.NoError(t, s.open(t).QueryRowContext(t.Context(), objects).Scan(&names))
-		return names
-	}
-	fresh := read()
-	execute(t, s, oldMarks)
-	require.Contains(t, read(), "leased_marks_mark_check")
-	for range 2 {
-		require.NoError(t, s.gate(t, fencing.Rule{}).Install(t.Context()))
-		require.Equal(t, fresh, read())
-	}
-	requireMark(t, s, "orders", 9)
-	require.ErrorContains(t, try(t, s.open(t), `UPDATE leased_marks SET mark = 8`), "cannot be lowered")
-}

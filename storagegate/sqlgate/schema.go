@@ -48,18 +48,23 @@ func migrations(pattern string) ([]Migration, error) {
 	return all, nil
 }
 
-// DDL returns the schema of a dialect as text for psql, mariadb or sqlite3.
+// DDL returns the schema of a dialect as text for psql, mariadb or sqlite3. For PostgreSQL it
+// is one transaction, so that psql installs nothing after an error.
 func DDL(dialect Dialect) (string, error) {
 	all, err := Migrations(dialect)
-	return concatenated(all), err
+	return concatenated(dialect, all), err
 }
 
-func concatenated(all []Migration) string {
+func concatenated(dialect Dialect, all []Migration) string {
 	texts := make([]string, len(all))
 	for i, m := range all {
 		texts[i] = m.SQL
 	}
-	return strings.Join(texts, "\n")
+	text := strings.Join(texts, "\n")
+	if dialect == Postgres { // waits for another installation, and then sees what that has created
+		text = "BEGIN ISOLATION LEVEL READ COMMITTED;\n" + text + "COMMIT;\n"
+	}
+	return text
 }
 
 // Install creates the table for marks, its functions and its triggers if they are
@@ -82,17 +87,15 @@ func (g *Gate) Install(ctx context.Context) error {
 		}
 		return nil
 	}
-	tx, err := conn.BeginTx(ctx, nil)
+	var options *sql.TxOptions
+	if g.dialect == Postgres {
+		options = readCommitted // as in DDL
+	}
+	tx, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("install the marks: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if g.dialect == Postgres {
-		// The lock serializes installations.
-		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('leased_marks'))`); err != nil {
-			return fmt.Errorf("install the marks: %w", err)
-		}
-	}
 	for _, m := range migrations {
 		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
 			return fmt.Errorf("install the marks: run %s: %w", m.Name, err)
@@ -109,7 +112,7 @@ const (
 		(SELECT count(*) FROM information_schema.routines
 			WHERE routine_schema = DATABASE() AND routine_comment = 'leased 3') +
 		(SELECT count(*) FROM information_schema.triggers
-			WHERE trigger_schema = DATABASE() AND trigger_name LIKE 'leased\\_keep\\_mark\\_%')`
+			WHERE trigger_schema = DATABASE() AND trigger_name IN ('leased_keep_mark_update', 'leased_keep_mark_delete'))`
 	objectsMySQL = 9
 )
 

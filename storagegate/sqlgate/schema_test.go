@@ -3,6 +3,8 @@ package sqlgate_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -78,6 +80,36 @@ func TestInstallRunsRepeatedlyAndConcurrently(t *testing.T) {
 			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
 			require.NoError(t, err)
 			require.Equal(t, fencing.Token(9), mark, "installing again keeps the marks")
+		})
+	}
+}
+
+// Programs that start at the same time can install at the same time, also if transactions see only what was committed
+// before they began, and so can operators with psql.
+func TestFirstInstallationsAtOnce(t *testing.T) {
+	text, err := sqlgate.DDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	signed, err := sqlgate.SignedDDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	for name, install := range map[string]func(s storage) error{
+		"Install": func(s storage) error { return s.gate(t, fencing.Rule{}).Install(t.Context()) },
+		"DDL":     func(s storage) error { return runBlock(t, s, text) },
+		"signed":  func(s storage) error { return errors.Join(runBlock(t, s, text), runBlock(t, s, signed)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := postgres.Get(t)
+			schema := fmt.Sprintf("case_%d", made.Add(1))
+			execute(t, storage{sqlgate.Postgres, "pgx", server.DSN}, "CREATE SCHEMA "+schema)
+			s := storage{sqlgate.Postgres, "pgx",
+				server.DSN + "&default_transaction_isolation=serializable&search_path=" + schema}
+			errs := make([]error, 6)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { errs[i] = install(s) })
+			}
+			all.Wait()
+			require.NoError(t, errors.Join(errs...))
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", 9))
 		})
 	}
 }

@@ -16,10 +16,7 @@ func SignedDDL(dialect Dialect) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrCannotVerify, dialect)
 	}
 	all, err := migrations("schema/postgres/signed/*.sql")
-	if err != nil {
-		return "", err
-	}
-	return "BEGIN;\n" + concatenated(all) + "COMMIT;\n", nil
+	return concatenated(dialect, all), err
 }
 
 // SignedGuard is Guard for a table that accepts only writes with signed tokens. It

@@ -8,9 +8,11 @@
 -- first. Rights that were granted later are kept.
 DO $$
 DECLARE
-    old     oid[] := ARRAY(SELECT oid FROM pg_class WHERE relname IN ('leased_marks', 'leased_resets'));
+    old     oid[];
     granted record;
 BEGIN
+PERFORM pg_advisory_xact_lock(hashtext('leased_marks')); -- one installation at a time
+old := ARRAY(SELECT oid FROM pg_class WHERE relname IN ('leased_marks', 'leased_resets'));
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource text COLLATE "C" PRIMARY KEY,
     mark     bigint NOT NULL
@@ -66,12 +68,6 @@ $install$;
 -- BEFORE trigger would lock the row in a step of its own before it looks at WHEN.
 DO $$
 BEGIN
-    -- Of builds before the first release. The strongest lock is first, because writers could deadlock with a later one.
-    IF EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_update') THEN
-        LOCK TABLE leased_marks IN ACCESS EXCLUSIVE MODE;
-        ALTER TABLE leased_marks DROP CONSTRAINT IF EXISTS leased_marks_resource_check, DROP CONSTRAINT IF EXISTS leased_marks_mark_check;
-        DROP TRIGGER leased_keep_mark_update ON leased_marks;
-    END IF;
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_inserted') THEN
         CREATE TRIGGER leased_keep_mark_inserted AFTER INSERT ON leased_marks
             FOR EACH ROW WHEN (NEW.mark NOT BETWEEN 0 AND 9007199254740991 OR octet_length(NEW.resource) NOT BETWEEN 1 AND 512

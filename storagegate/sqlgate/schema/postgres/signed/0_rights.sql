@@ -8,5 +8,6 @@ BEGIN
         RAISE EXCEPTION 'cannot install signed tokens in schema %: every user may create operators there, which would run with the rights of the owner; run REVOKE CREATE ON SCHEMA % FROM PUBLIC', quote_ident(current_schema()), quote_ident(current_schema())
             USING ERRCODE = '55000', HINT = 'Do not grant CREATE on this schema to users who write data either.';
     END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('leased_marks')); -- one installation at a time
 END
 $$;
