@@ -238,3 +238,53 @@ func TestListenerEndsWithoutWaiters(t *testing.T) {
 	require.ErrorIs(t, testserver.Receive(t, left), context.Canceled)
 	testserver.Eventually(t, "it ends", func() bool { return !postgres.Running(b) })
 }
+
+// mutedConn loses what arrives after it was told to listen, while muted is set.
+type mutedConn struct {
+	net.Conn
+	muted   *atomic.Bool
+	listens bool
+}
+
+func (c *mutedConn) Write(b []byte) (int, error) {
+	c.listens = c.listens || bytes.Contains(b, []byte("LISTEN"))
+	return c.Conn.Write(b)
+}
+
+func (c *mutedConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.listens || !c.muted.Load() {
+			return n, err
+		}
+	}
+}
+
+// The connection for notifications ends without a word. Waiters do not rely on it for long, and get another one.
+func TestListenerNoticesASilentConnection(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	whole := database(t, shared.Get(t).DSN)
+	require.Positive(t, grant(t, whole, "a"))
+	var muted atomic.Bool
+	config := whole.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &mutedConn{Conn: conn, muted: &muted}, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	b := backend(t, pool)
+	postgres.SetIdle(b, 100*time.Millisecond)
+	postgres.SetPause(b, 10*time.Millisecond)
+	postgres.SetAnswerLimit(b, 5*time.Second)
+	granted := waiter(t, open(t, b, nil), request(1, "a"))
+	testserver.Eventually(t, "it listens", func() bool { return postgres.Listening(b) })
+	muted.Store(true)
+	testserver.Eventually(t, "it notices", func() bool { return !postgres.Listening(b) })
+	muted.Store(false)
+	testserver.Eventually(t, "it listens again", func() bool { return postgres.Listening(b) })
+	do(t, whole, "SELECT leased_break('a', token) FROM leased_inspect('a') WHERE token > 0")
+	require.True(t, testserver.Receive(t, granted).Token.Valid())
+}

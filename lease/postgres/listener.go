@@ -171,6 +171,11 @@ func (l *listener) listen() error {
 		n, err := conn.WaitForNotification(ctx)
 		lost := err != nil && (l.ctx.Err() != nil || ctx.Err() == nil)
 		cancel()
+		if err != nil && !lost { // a connection may end without a word
+			ctx, cancel := l.pool.limit(l.ctx)
+			lost = conn.Ping(ctx) != nil
+			cancel()
+		}
 		l.mu.Lock()
 		silent := !l.listening
 		waiting := len(l.waiters) > 0
