@@ -73,7 +73,8 @@ END
 $$;
 
 -- leased_hold(resource) holds a free lock until the transaction ends, and returns a token, or NULL if the lock is
--- held or others wait for it. It takes no lease: callers that want the lock wait for the transaction.
+-- held or others wait for it. It takes no lease: callers that want the lock wait for the transaction. Use the token in this
+-- transaction only: one that is rolled back was granted nothing, and the next token may be smaller.
 --
 --     BEGIN;
 --     SELECT leased_fence('account/7', leased_hold('account/7'));
