@@ -143,19 +143,22 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 }
 
 func (g *Gate) mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	return g.read(ctx, g.db, resource)
+	tx, err := g.db.BeginTx(ctx, readOnly)
+	if err != nil {
+		return fencing.None, fmt.Errorf("begin to read the mark of %q: %w", string(resource), err)
+	}
+	defer func() { _ = tx.Rollback() }() // without autocommit, the next read would see this snapshot
+	return g.read(ctx, tx, resource)
 }
 
-// read reads the mark with the database or in a transaction.
-func (g *Gate) read(ctx context.Context, q queryer, resource fencing.Resource) (fencing.Token, error) {
+var readOnly = &sql.TxOptions{ReadOnly: true}
+
+// read reads the mark in a transaction.
+func (g *Gate) read(ctx context.Context, tx *sql.Tx, resource fencing.Resource) (fencing.Token, error) {
 	var mark fencing.Token
-	err := q.QueryRowContext(ctx, dialects[g.dialect].mark, string(resource)).Scan(&mark)
+	err := tx.QueryRowContext(ctx, dialects[g.dialect].mark, string(resource)).Scan(&mark)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fencing.None, fmt.Errorf("read the mark of %q: %w", string(resource), err)
 	}
 	return mark, nil
-}
-
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

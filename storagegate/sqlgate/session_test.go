@@ -207,3 +207,21 @@ func TestConnectionIsReset(t *testing.T) {
 		require.NotEqual(t, "cancelled", value)
 	}
 }
+
+// A pool whose connections have no autocommit does not keep a snapshot with an old mark, nor a lock on the table.
+func TestMarkWithoutAutocommit(t *testing.T) {
+	s := newStorage(t, sqlgate.MySQL)
+	s.dsn += "?autocommit=0"
+	db := s.open(t)
+	db.SetMaxOpenConns(1)
+	gate, err := sqlgate.New(db, sqlgate.MySQL, fencing.Rule{})
+	require.NoError(t, err)
+	for token := range fencing.Token(3) {
+		if token > 0 {
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", token))
+		}
+		mark, err := gate.Mark(t.Context(), "orders")
+		require.NoError(t, err)
+		require.Equal(t, token, mark)
+	}
+}
