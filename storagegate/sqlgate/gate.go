@@ -22,7 +22,9 @@ import (
 //
 // The write of Do must not commit or roll back, not even with a statement that does
 // so implicitly: MariaDB and MySQL commit before DDL and LOCK TABLES, and roll back
-// after a deadlock. Do then returns ErrTransactionEnded. Reset needs privileges on
+// after a deadlock. Do then returns ErrTransactionEnded. SQLite rolls back when the
+// context of a statement ends, or the disk is full or fails, and commits each later
+// statement by itself: return such an error from the write. Reset needs privileges on
 // the table leased_resets, which writers do not need.
 type Gate struct {
 	*storagegate.Base[*sql.Tx]
