@@ -315,6 +315,30 @@ func TestBusyLockEndsNoLeases(t *testing.T) {
 	require.NoError(t, mine.Release(ctx))
 }
 
+// Many leases of a client have a lock that another transaction keeps busy. Its other leases are renewed in time.
+func TestManyBusyLocksEndNoOtherLeases(t *testing.T) {
+	t.Parallel()
+	ctx := testserver.Context(t)
+	pool := database(t, shared.Get(t).DSN)
+	s := open(t, backend(t, pool), nil)
+	var held []engine.Held
+	for i := range engine.Nonce(33) { // the last one stays free
+		r := request(i+1, fencing.Resource(fmt.Sprintf("lock/%02d", i)))
+		g, err := s.Acquire(ctx, r)
+		require.NoError(t, err)
+		h := heldBy(r)
+		h.Name = g.Name
+		held = append(held, h)
+	}
+	transaction(t, pool, pgx.ReadCommitted, "SELECT FROM leased_locks WHERE resource < 'lock/32' FOR UPDATE")
+	testserver.Eventually(t, "the last lease is renewed", func() bool {
+		limited, cancel := context.WithTimeout(ctx, 3*time.Second) // of the busy ones, one after the other takes 4
+		defer cancel()
+		extended, _ := s.Renew(limited, held...)
+		return slices.Equal(extended, []engine.Nonce{33})
+	})
+}
+
 // A renewal that the database ends because it waits for a busy lock, before the lock timeout, does not end the other
 // leases.
 func TestStatementTimeoutEndsNoOtherLeases(t *testing.T) {

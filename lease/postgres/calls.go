@@ -252,9 +252,8 @@ func attemptOf(c *call) string { return c.attempt }
 const (
 	// A statement that waits for rows does not keep its connection, and the rows that it has locked, for longer. Each call
 	// may wait for what its statement has left. The names depend on the bound, so that it is set before the call.
-	bounded = "CASE WHEN set_config('lock_timeout', greatest(1, 500 - extract(epoch FROM clock_timestamp() - " +
-		"statement_timestamp()) * 1000)::int || ' ms', true) <> '' THEN "
-	boundNames = bounded + "string_to_array(c.names, E'\n') END"
+	boundNames = "CASE WHEN set_config('lock_timeout', greatest(1, 500 - extract(epoch FROM clock_timestamp() - " +
+		"statement_timestamp()) * 1000)::int || ' ms', true) <> '' THEN string_to_array(c.names, E'\n') END"
 
 	// A transaction that grants nothing does not wait for the disk: a crash can undo only a place in the queue, or
 	// a release, after which the lease expires. Tokens are on disk before a client gets them.
@@ -271,8 +270,8 @@ const (
 		"leased_release(" + boundNames + ", c.attempt, c.remember, $4) r) " +
 		"SELECT attempt, token, disk FROM a, " + withoutDisk + " WHERE token IS NOT NULL OR disk IS NULL"
 
-	renewLocks = "SELECT r.attempt, r.locks FROM leased_renew(" + bounded + "$1::text[] END, $2, $3, " +
-		"$4::text::jsonb) r"
+	renewLocks = "SELECT r.attempt, r.locks FROM leased_renew(CASE WHEN set_config('lock_timeout', $5::int || ' ms', " +
+		"true) <> '' THEN $1::text[] END, $2, $3, $4::text::jsonb) r"
 )
 
 // A call that does not wait for its lock ends with errBusy if it has found the lock busy, and with errCrowded if it has

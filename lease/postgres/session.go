@@ -129,7 +129,7 @@ func (s *session) ask(ctx context.Context, request engine.Request, wait *time.Du
 
 // Renew extends leases, and calls Lost for each lease that the database no longer has.
 func (s *session) Renew(ctx context.Context, held ...engine.Held) (extended []engine.Nonce, err error) {
-	return s.renew(ctx, s.config.TTL, nil, held...)
+	return s.renew(ctx, lockWait, s.config.TTL, nil, held...)
 }
 
 // Update renews a lease for its TTL, and sets its metadata.
@@ -137,20 +137,23 @@ func (s *session) Update(ctx context.Context, held engine.Held) error {
 	if err := errors.Join(engine.ValidateTTL(held.TTL), engine.ValidateMetadata(held.Metadata)); err != nil {
 		return err
 	}
-	extended, err := s.renew(ctx, held.TTL, held.Metadata, held)
+	extended, err := s.renew(ctx, lockWait, held.TTL, held.Metadata, held)
 	if err == nil && len(extended) == 0 {
 		err = fmt.Errorf("renew %q: %w", string(held.Resources[0]), engine.ErrNotHeld)
 	}
 	return err
 }
 
+// lockWait is how long a renewal waits for a lock that another transaction keeps.
+const lockWait = 500 * time.Millisecond
+
 // renew extends leases by ttl, and replaces their metadata unless it is empty.
-func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[string]string,
+func (s *session) renew(ctx context.Context, wait, ttl time.Duration, metadata map[string]string,
 	held ...engine.Held) (extended []engine.Nonce, err error) {
 	if len(held) == 0 {
 		return nil, nil
 	}
-	locks, err := s.extend(ctx, ttl, metadata, held...)
+	locks, err := s.extend(ctx, wait, ttl, metadata, held...)
 	unanswered := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	if len(held) > 1 && (refused(err) || unanswered) { // busy locks do not keep the other leases from their renewal
 		return s.renewEach(ctx, ttl, metadata, held)
@@ -169,12 +172,14 @@ func (s *session) renew(ctx context.Context, ttl time.Duration, metadata map[str
 	return extended, nil
 }
 
-// renewEach renews leases one by one, several at a time. It fails if none could be renewed.
+// renewEach renews leases one by one, several at a time. It fails if none could be renewed. Many busy locks together
+// delay the other leases hardly longer than one.
 func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map[string]string,
 	held []engine.Held) (extended []engine.Nonce, err error) {
 	var mu sync.Mutex
+	wait := max(20*time.Millisecond, min(lockWait, batchesAtOnce*lockWait/time.Duration(len(held))))
 	errs := engine.Each(len(held), batchesAtOnce, func(i int) error {
-		nonces, err := s.renew(ctx, ttl, metadata, held[i])
+		nonces, err := s.renew(ctx, wait, ttl, metadata, held[i])
 		mu.Lock()
 		defer mu.Unlock()
 		extended = append(extended, nonces...)
@@ -187,7 +192,7 @@ func (s *session) renewEach(ctx context.Context, ttl time.Duration, metadata map
 }
 
 // extend calls the database, and returns the number of locks that were extended for each attempt.
-func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[string]string,
+func (s *session) extend(ctx context.Context, wait, ttl time.Duration, metadata map[string]string,
 	held ...engine.Held) (locks map[string]int, err error) {
 	var resources, attempts []string
 	for _, h := range held {
@@ -198,7 +203,7 @@ func (s *session) extend(ctx context.Context, ttl time.Duration, metadata map[st
 	}
 	ctx, cancel := s.backend.pool.limit(ctx)
 	defer cancel()
-	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, object(metadata))
+	rows, _ := s.backend.pool.Query(ctx, renewLocks, resources, attempts, ttl, object(metadata), wait.Milliseconds())
 	locks = map[string]int{}
 	var (
 		attempt string
