@@ -33,7 +33,8 @@ func Explain(err error) Meaning {
 	switch state := answer.SQLState(); {
 	case strings.HasPrefix(state, "25"): // the transaction was idle, or took too long
 		return RolledBack
-	case state == "40003", state == "", strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"), fatal(answer):
+	case state == "40003", state == "", strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"),
+		fatal(answer):
 		// The connection or the server went away, perhaps after the commit.
 		return Unknown
 	case state == "40001", state == "40P01":
@@ -44,8 +45,9 @@ func Explain(err error) Meaning {
 	return RolledBack
 }
 
-// fatal reports whether an error has ended the connection, or the server. Poolers report the loss of a server like that,
-// and a server whose disk fails during a commit, with any code. The common drivers have a field for it, but no method.
+// fatal reports whether an error has ended the connection, or the server. Poolers report the loss of a server
+// like that, and a server whose disk fails during a commit, with any code. The common drivers have a field for
+// it, but no method.
 func fatal(answer any) bool {
 	fields := reflect.Indirect(reflect.ValueOf(answer))
 	return fields.Kind() == reflect.Struct && slices.ContainsFunc([]string{"SeverityUnlocalized", "Severity"},

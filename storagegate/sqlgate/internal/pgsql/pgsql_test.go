@@ -33,7 +33,8 @@ func TestExplain(t *testing.T) {
 		"23505": pgsql.RolledBack, "LF001": pgsql.RolledBack, "57014": pgsql.RolledBack,
 		"08006": pgsql.Unknown, "57P01": pgsql.Unknown, "40003": pgsql.Unknown, "": pgsql.Unknown,
 	} {
-		require.Equal(t, want, pgsql.Explain(fmt.Errorf("commit: %w", &pgconn.PgError{Code: state, Severity: "ERROR"})), state)
+		err := fmt.Errorf("commit: %w", &pgconn.PgError{Code: state, Severity: "ERROR"})
+		require.Equal(t, want, pgsql.Explain(err), state)
 	}
 	require.Equal(t, pgsql.Unknown, pgsql.Explain(io.ErrUnexpectedEOF))
 }
