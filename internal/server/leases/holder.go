@@ -58,8 +58,11 @@ func (s *Service) renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 // renewSession extends a session. With a TTL or metadata in held it changes them.
 func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.RenewRequest,
 	held engine.Held) (*pb.RenewResponse, error) {
-	now := s.router.Clock.Now()
-	found, err := s.attach(ctx, id, nil)
+	now, shorter := s.router.Clock.Now(), held.TTL
+	if shorter < s.limits.TTLMin { // update checks it
+		shorter = 0
+	}
+	found, err := s.attachFor(ctx, id, shorter, nil)
 	ttl := time.Duration(0)
 	if err == nil {
 		ttl = cmp.Or(held.TTL, found.TTL())

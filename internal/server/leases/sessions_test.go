@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,29 @@ func TestForgottenSessionGetsNewNonces(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, next.Nonce, granted.Nonce)
 	require.Greater(t, next.Nonce, uint64(ended)+1, "one for b, and one for c")
+}
+
+// aheadClock is ahead of the clock of the machine.
+type aheadClock struct{ by atomic.Int64 }
+
+func (c *aheadClock) Now() engine.Instant {
+	return engine.MonotonicClock().Now().Add(time.Duration(c.by.Load()))
+}
+
+// A lease that is renewed for less than the TTL of its session lasts as long as the renewals said.
+func TestRenewForAShorterTTL(t *testing.T) {
+	t.Parallel()
+	clock := &aheadClock{}
+	s := newTestService(t, func(c *raftstore.Config) { c.Clock = clock })
+	ctx := context.Background()
+	granted, err := s.acquire(s.openSession(t), "a", 0)
+	require.NoError(t, err)
+	clock.by.Store(int64(sessionTTL - 10*time.Minute))
+	_, err = s.Renew(ctx, &pb.RenewRequest{Resource: "a", Token: granted.Token, Ttl: "1m"})
+	require.NoError(t, err)
+	status, err := s.router.Node.Inspect(ctx, "a", raftstore.Stale)
+	require.NoError(t, err)
+	require.LessOrEqual(t, status.Holders[0].TTL, 10*time.Minute)
 }
 
 // The service does not choose a nonce under which the session holds something.
