@@ -51,3 +51,14 @@ func TestStylesOfTimes(t *testing.T) {
 		require.NoError(t, b.Release(ctx, "a", g.Token))
 	}
 }
+
+// A database may turn the warnings of PL/pgSQL for developers into errors.
+func TestExtraErrors(t *testing.T) {
+	t.Parallel()
+	pool := database(t, shared.Get(t).DSN+"&plpgsql.extra_errors=all")
+	require.Positive(t, grant(t, pool, "a"), "the first grant notes the origin of the tokens")
+	require.Positive(t, grantSet(t, pool, "b"))
+	do(t, pool, queueA, "SELECT leased_break('a', token) FROM leased_inspect('a') WHERE token > 0")
+	require.Equal(t, 1, value[int](t, pool, holdersA), "the waiter")
+	require.Positive(t, value[int64](t, pool, "SELECT leased_hold('c')"))
+}

@@ -141,7 +141,7 @@ BEGIN
     IF EXISTS (SELECT FROM leased_known_origin) THEN
         RETURN nextval('leased_tokens');
     END IF;
-    SELECT true, system_identifier, leased_place(), pg_postmaster_start_time() INTO here FROM pg_control_system();
+    SELECT true, system_identifier, leased_place(), pg_postmaster_start_time(), NULL INTO here FROM pg_control_system();
     origin := leased_raised_for(here.server, here.place);
     IF origin <> (SELECT last_value FROM leased_raised) THEN
         INSERT INTO leased_raising VALUES (origin) ON CONFLICT DO NOTHING;
