@@ -3,6 +3,7 @@ package redlockadapter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,6 +230,42 @@ func TestErrorOfUnreachableNodes(t *testing.T) {
 	require.EqualError(t, err, "lock service is unavailable: 0 of 3 Redis nodes agreed, 2 are needed: "+
 		f.servers[0].Addr+", "+f.servers[1].Addr+", "+f.servers[2].Addr+
 		": node is unreachable: connect: connection refused")
+}
+
+// Another process has joined one of three new nodes and does not go on: New succeeds when the others vote.
+func TestNewNeedsAQuorumOfTheNewNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3)
+		for _, n := range f.nodes {
+			n.mini.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+				if command == "CONFIG" {
+					c.WriteStrings([]string{"save", "3600 1"})
+					return true
+				}
+				return n.before(c, command, args...)
+			})
+		}
+		joined, node, ended := f.nodes[2], "{leased}:"+f.nodes[2].server()+":node", make(chan struct{})
+		var joining sync.WaitGroup
+		joining.Go(func() {
+			for {
+				joined.mini.HSet(node, "join", "another", "joined", fmt.Sprint(now().UnixMilli()))
+				select {
+				case <-time.After(time.Second):
+				case <-ended:
+					return
+				}
+			}
+		})
+		b := f.backend(t)
+		close(ended)
+		joining.Wait()
+		require.Equal(t, []int{0, 1}, live(t, b))
+		require.EqualValues(t, 1, acquireAlone(t, b, "a").Token)
+		advance(3 * virtualTTL)
+		require.Equal(t, []int{0, 1, 2}, live(t, b))
+	})
 }
 
 // The default timeout is not above the longest TTL.

@@ -100,11 +100,18 @@ func (k *keeper) initialiseNew(ctx context.Context) error {
 	// Another process may have put a join nonce on the nodes, and ended.
 	limited, cancel := context.WithTimeout(ctx, b.config.joinGap()+initTime)
 	defer cancel()
-	if err := k.recoverAll(limited); err != nil {
+	err := k.recoverAll(limited)
+	k.look(ctx)
+	voters := 0
+	for _, s := range k.last {
+		if s.Report.Live != nil {
+			voters++
+		}
+	}
+	if err != nil && voters < b.quorum { // else this process, or another one, recovers the others later
 		return fmt.Errorf("%w: %w", b.noStateError(), err)
 	}
 	b.config.Logger.Info("initialised new Redis nodes", "nodes", b.config.fleet().Addresses)
-	k.look(ctx)
 	return nil
 }
 
