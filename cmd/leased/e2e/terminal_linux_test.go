@@ -119,8 +119,8 @@ func TestRunBeforeAPager(t *testing.T) {
 	p.says("ended")
 }
 
-// A command can read from the terminal also if a shell that reads its output lets it ignore the signals of the terminal,
-// and after a shell has brought `leased run` to the foreground.
+// A command can read from the terminal also if a shell that reads its output makes it ignore the signals of the
+// terminal, and after a shell has brought `leased run` to the foreground.
 func TestRunInAShell(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
