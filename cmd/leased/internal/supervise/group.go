@@ -44,15 +44,9 @@ func (g group) reap(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// foreground returns the process group in the foreground of a terminal, or -1 if f is not the terminal of this process.
+// foreground returns the process group in the foreground of a terminal, or 0 if f is not the terminal of this process.
 func foreground(f *os.File) int {
-	if f == nil {
-		return -1
-	}
-	id, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	if err != nil {
-		return -1
-	}
+	id, _ := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return id
 }
 
