@@ -823,12 +823,13 @@ def test_acquire_that_gives_up_is_withdrawn() -> None:
 
 def test_efficiency_mode_needs_no_leader() -> None:
     """A client that does not know the mode of a lock finds it out although no session can be opened."""
-    core = Core("h", 10.0, lambda grant: SimpleNamespace(set=lambda: None), lambda: None)
+    core = Core("h", 1.0, lambda grant: SimpleNamespace(set=lambda: None), lambda: None)
     steps = core.acquire(Wanted(("a",)))
     unreachable, no_leader = leased.Unavailable("no member can be reached"), from_answer({"code": "not-leader"})
     for error in (unreachable, no_leader):
         opening = next(steps)
         assert isinstance(opening, Call) and opening.method == "open-session"
+        assert opening.limit > 3, "the member waits for a leader, however short the TTL is"
         assert isinstance(steps.throw(error), Pause)
     call = next(steps)
     assert isinstance(call, Call) and call.body["mode"] == "efficiency"

@@ -347,7 +347,7 @@ class Core:
         sent = Instant.now()
         try:
             answer = yield Call("open-session", {"ttl": format_duration(ttl), "sessionId": secrets.token_hex(16)},
-                                max(1.0, min(ttl, limit, ANSWER)))
+                                max(1.0, min(limit, ANSWER)))
         except Uncertain as error:  # a session without leases has no effect
             raise Unavailable(str(error.args[0]), error.hint) from error
         opened = KeepAlive({"sessionId": str(answer["sessionId"])}, parse_duration(str(answer["ttl"])), sent)
