@@ -65,6 +65,7 @@ class KeepAlive {
   busy = false; // a renewal is under way
   doubt = false; // a lease may be lost: the next renewal shows it
   watch: AbortController | undefined; // ends the stream that reports losses
+  changed: Answer = {}; // the metadata that renewals of a lease in efficiency mode carry
 
   /** `renewed` is when the TTL begins: before the request was sent. */
   constructor(
@@ -256,6 +257,7 @@ export class LockManager implements AsyncDisposable {
     let switched: unknown; // the lock of which the service has just named another mode
     let silent: Answer | undefined; // a call under this attempt that was not answered
     let failures = 0;
+    let guess = "correctness";
     // A service that does not serve the caller gets a little longer than the wait.
     const rest = (): number => (limit === undefined ? forever : limit + Math.min(ttl, retryTimeout) - began.elapsed());
     for (;;) {
@@ -263,7 +265,7 @@ export class LockManager implements AsyncDisposable {
       try {
         this.checkOpen();
         options.signal?.throwIfAborted();
-        const mode = this.modes.get(name) ?? "correctness";
+        const mode = this.modes.get(name) ?? guess;
         const body: Record<string, unknown> = { holder: this.holder, mode };
         let left = Math.min(forever, limit === undefined ? forever : Math.max(0, limit - began.elapsed()));
         if (resources.length === 1) body["resource"] = name;
@@ -286,6 +288,7 @@ export class LockManager implements AsyncDisposable {
         const time = Math.min(Math.min(waitTime, left) + answerTime, Math.max(1000, rest()));
         named = session ? undefined : body;
         const answer = await this.transport.call("acquire", body, time, options.signal);
+        if (mode === "efficiency" && !this.modes.has(name)) this.learn(name, mode); // it was a guess
         // A grant that is not used is released: a copy would return it.
         [attempt, silent, named] = [randomBytes(16).toString("hex"), undefined, undefined];
         return await this.granted(answer, kind, sent, session, nonce);
@@ -326,6 +329,8 @@ export class LockManager implements AsyncDisposable {
             if (silent && !(error instanceof Held)) void this.track(this.withdraw(silent, ttl));
             throw error;
           }
+          // In efficiency mode, a lock needs no leader, unlike a session. Readers and permits exist in correctness mode only.
+          if (answered && !session && kind === "exclusive" && !options.permits) guess = "efficiency";
         }
         failures++;
       }
@@ -361,8 +366,10 @@ export class LockManager implements AsyncDisposable {
 
   /** @internal */
   async describe(lease: Lease, metadata: Readonly<Record<string, string>>): Promise<void> {
-    const body = { resource: lease.name, token: lease.token, metadata };
+    const body = { resource: lease.name, token: lease.token, metadata: { ...metadata } };
     await this.repeat("renew", body, lease.remaining, lease.kept.limit()); // the deadline of the holder stays
+    // A renewal that is under way may restore the metadata from before.
+    if (!lease.kept.isSession) lease.kept.changed = { metadata: body.metadata };
   }
 
   /** @internal */
@@ -418,7 +425,7 @@ export class LockManager implements AsyncDisposable {
   private async open(ttl: number, limit: number): Promise<KeepAlive> {
     const sent = new Instant();
     const body = { ttl: formatDuration(ttl), sessionId: randomBytes(16).toString("hex") };
-    const call = this.transport.call("open-session", body, Math.max(1000, Math.min(ttl, limit, answerTime)));
+    const call = this.transport.call("open-session", body, Math.max(1000, Math.min(limit, answerTime)));
     const answer = await call.catch((error: unknown) => {
       // A session without leases has no effect.
       throw error instanceof Uncertain ? new Unavailable("unavailable", error.message, error.hint) : error;
@@ -565,7 +572,7 @@ export class LockManager implements AsyncDisposable {
         const sent = new Instant();
         kept.doubt = false;
         try {
-          const answer = await this.transport.call("renew", kept.name, kept.limit());
+          const answer = await this.transport.call("renew", { ...kept.name, ...kept.changed }, kept.limit());
           this.extend(kept, leases, sent, answer);
           return;
         } catch (error) {

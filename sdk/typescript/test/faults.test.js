@@ -583,3 +583,42 @@ test("a signal keeps nothing of the calls that it has outlived", async () => {
   await transport.call("acquire", {}, 1000, signal);
   assert.deepEqual([getEventListeners(signal, "abort"), left().filter((size) => size > 0)], [[], before.filter((size) => size > 0)]);
 });
+
+test("a client that does not know the mode of a lock needs no leader for efficiency mode", async () => {
+  let calls = [];
+  let led = false;
+  const locks = intercepted(async (method, body, signal) => {
+    if (["open-session", "acquire"].includes(method)) calls.push(body.mode ?? method);
+    if (method !== "open-session" || led) return undefined;
+    await Promise.race([hangs(signal), new Promise((resolve) => setTimeout(resolve, 2500))]); // the member waits for a leader
+    led = true;
+    return refusal("not-leader", 503);
+  });
+  const locksAndCalls = [
+    ["fast/leaderless", { ttl: 2000 }, ["open-session", "efficiency"]],
+    ["fast/leaderless", {}, ["efficiency"]],
+    ["strong/leaderless", { ttl: 20_000 }, ["open-session", "efficiency", "correctness"]],
+    ["strong/readers", { ttl: 30_000, mode: "shared" }, ["open-session", "correctness"]], // there are none in efficiency mode
+    ["strong/permits", { ttl: 40_000, permits: 2 }, ["open-session", "correctness"]],
+  ];
+  for (const [name, options, expected] of locksAndCalls) {
+    [calls, led] = [[], false];
+    await (await locks.acquire(name, { wait: 20_000, ...options })).release();
+    assert.deepEqual([...new Set(calls)], expected, name);
+  }
+  await locks.close();
+});
+
+test("in efficiency mode, a renewal does not undo a change of the metadata", async () => {
+  const locks = new LockManager(service.url, { ttl: 30_000 });
+  const lease = await locks.acquire("fast/described", { wait: 60_000, metadata: { done: "0%" } });
+  await lease.setMetadata({ done: "40%" });
+  await service.call("renew", { resource: lease.name, token: lease.token, metadata: { done: "0%" } }); // as one that was under way
+  const { renewed } = lease.kept;
+  lease.kept.doubt = true;
+  locks.schedule();
+  await eventually("a renewal", () => lease.kept.renewed !== renewed);
+  assert.deepEqual((await others.query(lease.name)).holders.map(({ metadata }) => metadata), [{ done: "40%" }]);
+  await lease.release();
+  await locks.close();
+});
