@@ -44,9 +44,13 @@ func (g group) reap(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// foreground returns the process group in the foreground of a terminal, or 0 if f is not the terminal of this process.
+// foreground returns the process group in the foreground of a terminal, or -1 if f is not the terminal of this process:
+// 0 is the group of a process in a container that was started outside of it.
 func foreground(f *os.File) int {
-	id, _ := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	id, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
 	return id
 }
 
