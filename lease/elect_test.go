@@ -101,7 +101,7 @@ func TestElect(t *testing.T) {
 	}
 }
 
-// After an outage all leaders of a user campaign again at once. Those above its rate try until they are within it.
+// After an outage, all former leaders of a user campaign again at once. Those refused by the rate limit retry.
 func TestElectOutlivesALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -167,7 +167,7 @@ func (b *limitedWatch) Watch(ctx context.Context, resource fencing.Resource, cha
 	return b.Backend.Watch(ctx, resource, changed)
 }
 
-// After a failover all observers of a user ask again at once. Some of them exceed its rate, and go on.
+// After a failover, all observers of a user reconnect at once. Those refused by the rate limit retry.
 func TestObserveOutlivesALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)

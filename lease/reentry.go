@@ -30,7 +30,7 @@ type holderRecord struct {
 
 // begin returns one more lease of the holder's grant if it has one. Otherwise it waits until no
 // other acquisition of this holder asks for this set, and returns the record; the caller calls
-// end. It refuses an acquisition that would wait for its own holder. values is the context of the lease.
+// end. It refuses an acquisition that would deadlock with its own holder. values is the context of the lease.
 func (r *holderRegistry) begin(ctx, values context.Context, s *acquireSettings) (*holderRecord, *Lease, error) {
 	record, err := r.find(s)
 	if err != nil {

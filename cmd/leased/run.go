@@ -168,7 +168,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 }
 
 // executable returns the path of this program. If its file was replaced or removed since the start, as by an upgrade
-// during a long wait, it returns the path that Linux has for a running program.
+// during a long wait, it returns /proc/self/exe, which still refers to the running program.
 func executable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -169,9 +169,9 @@ func (c *Core) stale(a *Call, err error) bool {
 	return false
 }
 
-// endAttempt ends the open attempt without a grant. If it may be granted, it is released. A refusal
-// ends one ask, and perhaps not the earlier ones of the attempt: an engine may not know them, or a
-// member refuses for reasons of its own, such as lower limits.
+// endAttempt ends the open attempt without a grant. If it may still be granted, it is released. A
+// refusal rules out only the call that it answers: an earlier call of the attempt may not have
+// arrived yet, or was accepted by a member with higher limits.
 func (a *Call) endAttempt() {
 	s := a.session
 	delete(s.attempts, a.nonce)

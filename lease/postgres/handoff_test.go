@@ -260,7 +260,7 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 	}
 }
 
-// The connection for notifications ends without a word. Waiters do not rely on it for long, and get another one.
+// The connection for notifications dies without a FIN or RST. Waiters soon stop relying on it, and open another one.
 func TestListenerNoticesASilentConnection(t *testing.T) {
 	t.Parallel()
 	ctx := testserver.Context(t)

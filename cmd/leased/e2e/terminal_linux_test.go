@@ -67,16 +67,24 @@ func TestRunOnTerminal(t *testing.T) {
 	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line; ` +
 		`echo "got $line"; while :; do sleep 0.05; done'; echo "code $?"; read line; echo "mine again: $line"`
 	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
+	hasTheTerminal(t, p, terminal, "\x03") // Ctrl-C
+}
+
+// hasTheTerminal checks that a command reads a line from the terminal and is ended by keys, and that the shell then has
+// the terminal again.
+func hasTheTerminal(t *testing.T, p *process, terminal *os.File, keys string) {
+	t.Helper()
+	write := func(text string) {
+		_, err := terminal.WriteString(text)
+		require.NoError(t, err)
+	}
 	p.says("ready")
-	_, err := terminal.WriteString("hello\n")
-	require.NoError(t, err)
+	write("hello\n")
 	p.says("got hello")
-	_, err = terminal.WriteString("\x03") // Ctrl-C
-	require.NoError(t, err)
+	write(keys)
 	p.says("interrupted")
 	p.says("code 6")
-	_, err = terminal.WriteString("back\n")
-	require.NoError(t, err)
+	write("back\n")
 	p.says("mine again: back")
 	require.Zero(t, p.code())
 }
@@ -89,18 +97,7 @@ func TestRunAsksOnTerminal(t *testing.T) {
 	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line < /dev/tty; ` +
 		`echo "got $line"; while :; do sleep 0.05; done' < /dev/null; echo "code $?"; read line; echo "mine again: $line"`
 	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
-	p.says("ready")
-	_, err := terminal.WriteString("hello\n")
-	require.NoError(t, err)
-	p.says("got hello")
-	_, err = terminal.WriteString("\x1a\x03") // Ctrl-Z, Ctrl-C
-	require.NoError(t, err)
-	p.says("interrupted")
-	p.says("code 6")
-	_, err = terminal.WriteString("back\n")
-	require.NoError(t, err)
-	p.says("mine again: back")
-	require.Zero(t, p.code())
+	hasTheTerminal(t, p, terminal, "\x1a\x03") // Ctrl-Z, Ctrl-C
 }
 
 // A pager behind `leased run` can read from the terminal while the command runs.
@@ -119,7 +116,7 @@ func TestRunBeforeAPager(t *testing.T) {
 	p.says("ended")
 }
 
-// A command can read from the terminal also if a shell that reads its output makes it ignore the signals of the
+// A command can read from the terminal even if a shell that reads its output makes it ignore the signals of the
 // terminal, and after a shell has brought `leased run` to the foreground.
 func TestRunInAShell(t *testing.T) {
 	t.Parallel()

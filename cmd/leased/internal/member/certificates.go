@@ -46,8 +46,8 @@ func newCertificates(s *settings.Settings) (*certificates, error) {
 	return c, c.reload()
 }
 
-// reload reads the files again. If that fails, or the certificate does not name the
-// member, or the CA has not signed it, the old content stays in effect.
+// reload reads the files again. The old content stays in effect if that fails, if the
+// certificate does not name the member, or if the CA did not sign it.
 func (c *certificates) reload() error {
 	if c == nil {
 		return nil

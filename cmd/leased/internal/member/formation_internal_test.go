@@ -91,7 +91,7 @@ func TestRemovedWhileStopped(t *testing.T) {
 	})
 }
 
-// A member whose Raft address has changed tells the members that it knows, and no others.
+// A member whose Raft address has changed announces it only to the cluster that it belongs to.
 func TestMovedMemberKnowsItsCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, transport := raft.NewInmemTransport("new")
@@ -117,8 +117,8 @@ func TestMovedMemberKnowsItsCluster(t *testing.T) {
 	})
 }
 
-// The leader of a cluster calls a member at the address that it knows, so a member that restarts at another one has to
-// tell it.
+// The leader dials each member at its address in the Raft configuration, so a member that restarts at another address
+// has to announce it.
 func TestMemberRestartsAtAnotherRaftAddress(t *testing.T) {
 	t.Parallel()
 	one, _ := startMember(t)

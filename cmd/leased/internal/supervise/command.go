@@ -234,8 +234,8 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 	}
 }
 
-// unstop continues a command that the terminal has stopped. One that was stopped because it uses the terminal gets the
-// terminal, when this process has it. One that Ctrl-Z has stopped could not be continued by the shell.
+// unstop resumes a command that job control has stopped. If it was stopped for using the terminal in the background,
+// it becomes the foreground group once this process is. After Ctrl-Z it resumes at once: no shell knows its group.
 func (s *supervisor) unstop() {
 	switch s.group.stoppedBy() {
 	case syscall.SIGTTIN, syscall.SIGTTOU:

@@ -44,8 +44,8 @@ func (g group) reap(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// foreground returns the process group in the foreground of a terminal, or -1 if f is not the terminal of this process:
-// 0 is the group of a process in a container that was started outside of it.
+// foreground returns the foreground process group of a terminal, or -1 if f is not the controlling terminal. It is not
+// 0 then: that is the own group of a process that entered a PID namespace from outside.
 func foreground(f *os.File) int {
 	id, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In a container, the group of a process that was started from outside is 0. That is not the group in the foreground
-// of no terminal.
+// In a PID namespace, the process group of a process that was started from outside is 0. Without a terminal, no group
+// is in the foreground, so the two must not compare as equal.
 func TestNoTerminalHasNoForeground(t *testing.T) {
 	require.Equal(t, -1, foreground(nil))
 	r, w, err := os.Pipe()
